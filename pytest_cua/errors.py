@@ -1,0 +1,119 @@
+"""What can go wrong, and what each thing says.
+
+```
+CuaError                      every error of pytest-cua; carries hints, each one thing to do next
+ ├─ CuaFailure                (also AssertionError) the test failed: a person should look at the application or the test
+ │   ├─ StepFailed            the agent did not finish a step
+ │   │   └─ Blocked           ... and said why
+ │   ├─ CassetteMismatch      what the harness sends is no longer what was recorded
+ │   ├─ ScreenDrift           the live screen, or a tool's outcome, is not the recorded one
+ │   ├─ ExpectFailure         an `expect(...)` did not hold
+ │   └─ VacuousTest           the test could not have failed
+ └─ SetupError                the machine, the key or the files are not as needed: nothing is said about the application
+     ├─ MissingProgram        a program that is not installed
+     ├─ DesktopDied           Xvfb or the desktop's holder ended in the middle
+     ├─ LaunchFailed          a program did not open its window
+     ├─ CassetteMissing       nothing was recorded for this test
+     ├─ CassetteUnreadable    a cassette that is incomplete, damaged or of another format
+     ├─ CassetteUnwritable    a folder that cannot be written
+     ├─ ModelRefused          the API refused the key, the model or the request
+     └─ BadArgument           (also ValueError) a call that cannot be meant so
+```
+`NeedsApplication` stands apart: it is no error, it ends a test as skipped, because `offline` has nothing to judge.
+"""
+
+from __future__ import annotations
+
+
+class CuaError(Exception):
+    """The base of every error of pytest-cua.
+
+    Args:
+        message: What happened, in one paragraph, with values.
+        hints: What to do next, each one sentence or one command to copy.
+    """
+
+    def __init__(self, message: str, *hints: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hints = hints
+
+    def __str__(self) -> str:
+        return "\n".join([self.message, *(f"hint: {hint}" for hint in self.hints)])
+
+
+class CuaFailure(CuaError, AssertionError):
+    """The test failed: the application, the test or the agent is not as it should be."""
+
+
+class StepFailed(CuaFailure):
+    """The agent did not finish a step: out of turns or time, a reply without an end, a refusal."""
+
+
+class Blocked(StepFailed):
+    """Claude reported the step as blocked. `reason` is what it said."""
+
+    def __init__(self, message: str, *hints: str, reason: str = "") -> None:
+        super().__init__(message, *hints)
+        self.reason = reason
+
+
+class CassetteMismatch(CuaFailure):
+    """What the harness sends is no longer what was recorded."""
+
+
+class ScreenDrift(CuaFailure):
+    """The live screen, or the outcome of a tool, is not the recorded one."""
+
+
+class ExpectFailure(CuaFailure):
+    """An `expect(...)` did not hold within its time."""
+
+
+class VacuousTest(CuaFailure):
+    """The test could not have failed: after its last step nothing was asserted."""
+
+
+class SetupError(CuaError):
+    """The machine, the key or the files are not as needed; nothing is said about the application."""
+
+
+class MissingProgram(SetupError):
+    """A program that is needed is not installed."""
+
+
+class DesktopDied(SetupError):
+    """Xvfb or the desktop's holder ended while the test still needed it."""
+
+
+class LaunchFailed(SetupError):
+    """A program could not be started or did not open its window in time."""
+
+
+class CassetteMissing(SetupError):
+    """Nothing was recorded for this test."""
+
+
+class CassetteUnreadable(SetupError):
+    """A cassette that is incomplete, damaged or of another format version."""
+
+
+class CassetteUnwritable(SetupError):
+    """The cassette's folder or a file in it cannot be written."""
+
+
+class ModelRefused(SetupError):
+    """The API refused the key, the model or the request, or could not be reached."""
+
+
+class BadArgument(SetupError, ValueError):
+    """A call that cannot be meant so: an unknown option value, a coordinate outside the screen, a wrong type."""
+
+
+class NeedsApplication(Exception):
+    """`offline` has no recorded answer for this: the test ends as skipped, never as passed."""
+
+
+for _error in [v for v in vars().values() if isinstance(v, type) and issubclass(v, Exception)]:
+    # tracebacks and summaries then print the public path, `pytest_cua.Blocked`
+    _error.__module__ = "pytest_cua"
