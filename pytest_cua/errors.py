@@ -24,6 +24,8 @@ CuaError                      every error of pytest-cua; carries hints, each one
 
 from __future__ import annotations
 
+import re
+
 
 class CuaError(Exception):
     """The base of every error of pytest-cua.
@@ -117,3 +119,8 @@ class NeedsApplication(Exception):
 for _error in [v for v in vars().values() if isinstance(v, type) and issubclass(v, Exception)]:
     # tracebacks and summaries then print the public path, `pytest_cua.Blocked`
     _error.__module__ = "pytest_cua"
+
+
+def shell_quoted(test: str) -> str:
+    """The node id as an argument of a shell command."""
+    return test if re.fullmatch(r"[A-Za-z0-9_./:-]+", test) else "'" + test.replace("'", "'\\''") + "'"

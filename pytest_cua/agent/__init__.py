@@ -1,0 +1,1 @@
+"""From a sentence to turns, actions and an outcome."""

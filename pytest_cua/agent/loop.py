@@ -1,0 +1,228 @@
+"""One step: from a sentence to turns, on the SDK's tool runner, until `finish_step`.
+
+The loop cannot tell a live model from a cassette: both are middleware of the client. Nor can it tell a live desktop from
+a recorded one: both are a computer toolset.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import anthropic
+from anthropic import omit
+from anthropic.tools import ToolsetUsageError
+
+from pytest_cua.agent.budget import Budget, Clock
+from pytest_cua.agent.outcome import Ending, finish_tool, opinion_tool
+from pytest_cua.agent.prompt import JUDGE_PROMPT, NUDGE, SYSTEM_PROMPT
+from pytest_cua.errors import Blocked, CuaError, ModelRefused, StepFailed
+from pytest_cua.model import model_info, usage_of
+from pytest_cua.tools.computer import Abort
+from pytest_cua.trace import Action, Step, Turn
+
+log = logging.getLogger("pytest_cua.steps")
+
+_UNFINISHED = {
+    "max_tokens": "the reply was cut at its limit of tokens",
+    "refusal": "Claude refused to go on",
+    "model_context_window_exceeded": "the conversation no longer fits the model's context",
+}
+
+
+class Keeper(Protocol):
+    """The cassette's side of a step: `Recorder` or `Player`."""
+
+    def begin_step(self, step: Step) -> None: ...
+    def end_step(self, step: Step) -> None: ...
+    def action(self, action: Action) -> None: ...
+
+
+@dataclass
+class Conversation:
+    """One conversation with Claude: a step, or a judgement.
+
+    Attributes:
+        client: With the recorder's or the player's middleware.
+        model: The model's name.
+        blocks: The content of the first user message.
+        toolset: The computer toolset; None for a judgement.
+        threads: Whether the API holds the conversation between turns.
+        max_turns: Most replies.
+        on_turn: Called with each reply's turn before its tools run.
+    """
+
+    client: anthropic.Anthropic
+    model: str
+    blocks: Sequence[Mapping[str, Any]]
+    step: Step
+    toolset: Any
+    threads: bool
+    max_turns: int
+    clock: Clock
+    budget: Budget
+    on_turn: Callable[[Turn], None]
+    ending: Ending = field(default_factory=Ending)
+    _runner: Any = None
+    _calls: int = 0  # tool calls in the reply at hand
+
+    def run(self) -> Ending:
+        """Talk until the ending tool was called.
+
+        Raises:
+            StepFailed: Claude does not end the step.
+            ModelRefused: The API refused a request or could not be reached.
+            CuaError: Whatever a tool or the cassette raised.
+        """
+        messages: list[Any] = [{"role": "user", "content": list(self.blocks)}]
+        for asked_again in (False, True):
+            last = self._talk(messages)
+            if self.ending.reached:
+                return self.ending
+            if last.stop_reason in _UNFINISHED:
+                raise self._unfinished(_UNFINISHED[last.stop_reason], _refusal(last))
+            if not asked_again:
+                messages = [*self._history(last), {"role": "user", "content": [{"type": "text", "text": NUDGE}]}]
+        said = self.step.turns[-1].text
+        raise self._unfinished(f"Claude ended its reply twice without {self._tool_name}", f" Its last words: {said!r}.")
+
+    @property
+    def _tool_name(self) -> str:
+        return "finish_step" if self.step.kind == "do" else "give_opinion"
+
+    def _talk(self, messages: Sequence[Any]) -> Any:
+        """Run one tool runner to its end and give the last reply."""
+        info = model_info(self.model)
+        make = finish_tool if self.step.kind == "do" else opinion_tool
+        ending_tool = make(self.ending, alone=lambda: self._calls == 1, done=lambda: self._runner.close())
+        self._runner = self.client.beta.messages.tool_runner(
+            model=self.model,
+            max_tokens=info.max_tokens,
+            system=SYSTEM_PROMPT if self.step.kind == "do" else JUDGE_PROMPT,
+            messages=messages,  # type: ignore[arg-type]
+            tools=[*([self.toolset] if self.toolset is not None else []), ending_tool],
+            thinking=dict(info.thinking) if info.thinking else omit,  # type: ignore[arg-type]
+            cache_control={"type": "ephemeral"},
+            thread=omit if self.threads else False,
+            timeout=max(1.0, self.clock.limit / 1000),
+        )
+        last = None
+        for message in self._runner:
+            last = message
+            self._take(message)
+        return last
+
+    def _take(self, message: Any) -> None:
+        """Note a reply, before its tools run, and stop when a limit is reached."""
+        turn = Turn(
+            number=len(self.step.turns) + 1,
+            text=_text(message, "text"),
+            thinking=_text(message, "thinking"),
+            stop_reason=message.stop_reason,
+            usage=usage_of(message, self.model),
+        )
+        self.step.turns.append(turn)
+        self._calls = sum(1 for block in message.content if block.type == "tool_use")
+        self.budget.pay(turn.usage)
+        self.on_turn(turn)
+        if turn.text:
+            log.info("step %d, turn %d: %s", self.step.number, turn.number, turn.text)
+        ends = any(block.type == "tool_use" and block.name == self._tool_name for block in message.content)
+        if ends:
+            return
+        if turn.number >= self.max_turns:
+            raise StepFailed(
+                f"Claude did not finish step {self.step.number} {self.step.sentence!r} within {self.max_turns} turns.",
+                "raise the limit: cua.do(..., max_turns=N) or -o cua_max_turns=N; or write a smaller step",
+            )
+        self.clock.check(self.step)
+        self.budget.check_money(self.step)
+
+    def _history(self, last: Any) -> list[Any]:
+        """The conversation so far; an empty reply, which the API would refuse, is left out."""
+        kept: list[Any] = []
+
+        def take(params: Any) -> Any:
+            kept.extend(params["messages"])
+            return params
+
+        self._runner.set_messages_params(take)
+        if not last.content and kept and kept[-1]["role"] == "assistant":
+            kept.pop()
+        return kept
+
+    def _unfinished(self, why: str, more: str = "") -> StepFailed:
+        return StepFailed(
+            f"Claude did not finish step {self.step.number} {self.step.sentence!r}: {why}.{more}",
+            "say in the sentence what is to be seen when the step is done",
+        )
+
+
+def _text(message: Any, kind: str) -> str:
+    return "\n".join(getattr(block, kind) or "" for block in message.content if block.type == kind).strip()
+
+
+def _refusal(message: Any) -> str:
+    details = getattr(message, "stop_details", None)
+    category = getattr(details, "category", None)
+    return f" The category it gave: {category}." if category else ""
+
+
+def run_conversation(conversation: Conversation, keeper: Keeper) -> Ending:
+    """Run one conversation between `begin_step` and `end_step`, every error one of ours.
+
+    Raises:
+        Blocked: Claude reports the step as blocked.
+        CuaError: Anything else that ends it.
+    """
+    step = conversation.step
+    keeper.begin_step(step)
+    try:
+        ending = conversation.run()
+    except Abort as abort:
+        raise abort.error from abort.__cause__
+    except ToolsetUsageError as error:
+        raise CuaError(f"The computer toolset was misused by pytest-cua: {error}") from error
+    except anthropic.AnthropicError as error:
+        raise refused(error, conversation.model) from None
+    finally:
+        step.duration_ms = conversation.clock.elapsed
+    step.outcome, step.summary, step.observations = ending.outcome or "done", ending.summary, ending.observations
+    keeper.end_step(step)
+    if ending.outcome == "blocked":
+        raise Blocked(
+            f"Step {step.number} {step.sentence!r} is blocked: {ending.summary}",
+            "if this is what the application should do, catch it: with pytest.raises(pytest_cua.Blocked): cua.do(...)",
+            reason=ending.summary,
+        )
+    return ending
+
+
+def refused(error: anthropic.AnthropicError, model: str) -> ModelRefused:
+    """What the API's refusal means and what to do about it."""
+    replay = "or replay without a key: pytest --cua-mode=replay"
+    if isinstance(error, (anthropic.AuthenticationError, anthropic.PermissionDeniedError)):
+        return ModelRefused(
+            f"The API refused the key ({error.status_code}): {error.api_message}.",
+            "check ANTHROPIC_API_KEY, and ANTHROPIC_BASE_URL if a gateway is used",
+            replay,
+        )
+    if isinstance(error, anthropic.APITimeoutError):
+        return ModelRefused("The API did not answer in time.", "run it again", replay)
+    if isinstance(error, anthropic.APIConnectionError):
+        return ModelRefused(
+            f"The API could not be reached: {error.__cause__ or error}.", "check the network and ANTHROPIC_BASE_URL", replay
+        )
+    if isinstance(error, anthropic.APIStatusError):
+        return ModelRefused(
+            f"The API answered {error.status_code} for model {model}: {error.api_message}.",
+            "a 404 or 400 about the model: set another with --cua-model; 429 or 5xx: run it again later",
+            replay,
+        )
+    if "api_key" in str(error) or "authentication" in str(error).lower():
+        return ModelRefused(
+            "No API key was found, and this mode asks a model.", "export ANTHROPIC_API_KEY=...", replay
+        )
+    return ModelRefused(f"The request could not be made: {error}.", replay)

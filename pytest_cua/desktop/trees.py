@@ -1,0 +1,81 @@
+"""The directories of desktops on the host: making, finding abandoned ones, removing."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+PREFIX: Final = "pytest-cua-"
+#: A socket's path may have 107 characters; the desktop's own paths add a few to this.
+_LONGEST_TEMPORARY: Final = 50
+
+
+def temporary_directory() -> Path:
+    """Where desktops live."""
+    directory = tempfile.gettempdir()
+    return Path(directory if len(directory) <= _LONGEST_TEMPORARY else "/tmp")  # noqa: S108
+
+
+def make() -> tuple[Path, int]:
+    """Make the directory of a desktop.
+
+    Returns:
+        The directory and the descriptor of its lock. While a process holds the lock, the directory is in use.
+    """
+    root = Path(tempfile.mkdtemp(prefix=PREFIX, dir=temporary_directory()))
+    new = root / "lock.new"
+    lock = os.open(new, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    new.rename(root / "lock")  # it is locked before anybody can find it
+    for name in ("home", "config", "logs", "run"):
+        (root / name).mkdir(mode=0o700)
+    return root, lock
+
+
+def abandoned() -> list[Path]:
+    """The directories of desktops that nobody holds any more, of our own user."""
+    found = []
+    for root in temporary_directory().glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError):
+            if root.is_symlink() or root.stat().st_uid != os.getuid():
+                continue
+            lock = os.open(root / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                continue
+            finally:
+                os.close(lock)
+            found.append(root)
+    return found
+
+
+def display_of(root: Path) -> int | None:
+    """The display that belonged to a directory, if a server was started."""
+    try:
+        return int((root / "display").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def remove(root: Path) -> None:
+    """Remove a tree, also where a program took away its own rights."""
+
+    def again(function: Callable[[str], Any], path: str, _: Any) -> None:
+        with contextlib.suppress(OSError):
+            for place in (Path(path).parent, Path(path)):
+                if not place.is_symlink():
+                    place.chmod(stat.S_IRWXU)
+            if function in (os.open, os.scandir, os.listdir):
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                function(path)
+
+    shutil.rmtree(root, onerror=again)

@@ -1,0 +1,192 @@
+"""Windows, as the window manager tells about them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from Xlib import X, Xatom, error
+
+from pytest_cua.desktop.connection import Connection, property_values
+
+#: Types that are part of the desktop, or that pass by themselves.
+_NO_WINDOWS: Final = ("DOCK", "DESKTOP", "SPLASH", "NOTIFICATION", "TOOLTIP", "DND")
+_ICONIC: Final = 3  # of WM_STATE
+
+
+@dataclass(frozen=True)
+class Window:
+    """A window on the desktop.
+
+    Args:
+        title: What its title bar says.
+        program: The class it gives itself (WM_CLASS), such as "Mousepad".
+        box: x, y, width and height in pixels of what the program draws, without the frame.
+        focused: Whether keys go to it.
+        id: Of the X protocol. It differs from run to run.
+        minimized: Whether it is only to be found in the panel.
+    """
+
+    title: str
+    program: str
+    box: tuple[int, int, int, int]
+    focused: bool
+    id: int
+    minimized: bool = False
+
+
+class WindowReader:
+    """Reads the windows of one display."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._types = {connection.atom(f"_NET_WM_WINDOW_TYPE_{name}") for name in _NO_WINDOWS}
+        with connection.use() as display:
+            # every change of the list wakes who waits for one
+            connection.root.change_attributes(event_mask=X.PropertyChangeMask | X.SubstructureNotifyMask)
+            display.sync()
+
+    def fileno(self) -> int:
+        """A descriptor with news when something about the windows changed; `read` takes the news."""
+        return self._connection.fileno()
+
+    def drain(self) -> None:
+        """Take the news."""
+        self._connection.drain()
+
+    def read(self) -> list[Window]:
+        """All windows that a user can use, from bottom to top.
+
+        Raises:
+            DesktopDied: the desktop is gone.
+        """
+        self._connection.drain()
+        focus = self.focus_chain()
+        found = (self._window(number, focus) for number in self.ids("_NET_CLIENT_LIST_STACKING"))
+        return [window for window in found if window is not None]
+
+    def ids(self, name: str = "_NET_CLIENT_LIST") -> list[int]:
+        """The ids of all windows that the window manager knows, docks too."""
+        with self._connection.use():
+            return property_values(self._connection.root, self._connection.atom(name), Xatom.WINDOW)
+
+    def one(self, number: int) -> Window | None:
+        """The window with this id, or None when it is gone, or no window for users."""
+        return self._window(number, self.focus_chain())
+
+    def process(self, number: int) -> int | None:
+        """The process that a window says it belongs to (_NET_WM_PID), as the program itself counts."""
+        with self._connection.use() as display:
+            try:
+                window = display.create_resource_object("window", number)
+                values = property_values(window, self._connection.atom("_NET_WM_PID"), Xatom.CARDINAL)
+            except error.XError:
+                return None
+        return values[0] if values else None
+
+    def wants_keys(self, number: int) -> bool:
+        """Whether a window takes the keyboard at all (WM_HINTS, WM_TAKE_FOCUS)."""
+        with self._connection.use() as display:
+            try:
+                window = display.create_resource_object("window", number)
+                hints = window.get_wm_hints()
+                protocols = window.get_wm_protocols()
+            except error.XError:
+                return False
+        takes_focus = self._connection.atom("WM_TAKE_FOCUS") in list(protocols or ())
+        return takes_focus or hints is None or not hints.flags & 1 or bool(hints.input)
+
+    def activate(self, number: int) -> None:
+        """Ask the window manager to bring a window to the top and to give it the keyboard."""
+        from Xlib.protocol import event
+
+        with self._connection.use() as display:
+            message = event.ClientMessage(
+                window=display.create_resource_object("window", number),
+                client_type=self._connection.atom("_NET_ACTIVE_WINDOW"),
+                data=(32, [2, X.CurrentTime, 0, 0, 0]),  # 2: a user asked for it
+            )
+            mask = X.SubstructureRedirectMask | X.SubstructureNotifyMask
+            self._connection.root.send_event(message, event_mask=mask)
+            display.sync()
+
+    def focus_chain(self) -> set[int]:
+        """The window that has the keyboard, and those around it."""
+        chain: set[int] = set()
+        with self._connection.use() as display:
+            window = display.get_input_focus().focus
+            try:
+                while not isinstance(window, int) and window.id != self._connection.root.id:
+                    chain.add(window.id)
+                    window = window.query_tree().parent
+            except error.XError:  # it is just closing
+                return set()
+        return chain
+
+    def docks(self) -> list[int]:
+        """The ids of the docks that are shown: the panel."""
+        dock = self._connection.atom("_NET_WM_WINDOW_TYPE_DOCK")
+        return [number for number in self.ids() if dock in self._types_of(number) and self._is_shown(number)]
+
+    def work_area(self) -> list[int]:
+        """What is left of the screen beside the docks: x, y, width, height; empty if the window manager says nothing."""
+        with self._connection.use():
+            atom = self._connection.atom("_NET_WORKAREA")
+            return property_values(self._connection.root, atom, Xatom.CARDINAL)[:4]
+
+    def manager(self) -> bool:
+        """Whether a window manager has taken over."""
+        with self._connection.use():
+            atom = self._connection.atom("_NET_SUPPORTING_WM_CHECK")
+            return bool(property_values(self._connection.root, atom, Xatom.WINDOW))
+
+    def _types_of(self, number: int) -> list[int]:
+        with self._connection.use() as display:
+            try:
+                window = display.create_resource_object("window", number)
+                return property_values(window, self._connection.atom("_NET_WM_WINDOW_TYPE"), Xatom.ATOM)
+            except error.XError:
+                return []
+
+    def _is_shown(self, number: int) -> bool:
+        with self._connection.use() as display:
+            try:
+                state = display.create_resource_object("window", number).get_attributes().map_state
+            except error.XError:
+                return False
+        return bool(state == X.IsViewable)
+
+    def _window(self, number: int, focus: set[int]) -> Window | None:
+        if self._types & set(self._types_of(number)):
+            return None
+        with self._connection.use() as display:
+            window = display.create_resource_object("window", number)
+            try:
+                minimized = self._is_minimized(window)
+                if not minimized and window.get_attributes().map_state != X.IsViewable:
+                    return None
+                geometry = window.get_geometry()
+                origin = self._connection.root.translate_coords(window, 0, 0)
+                names = window.get_wm_class()
+                title = self._title(window)
+            except error.XError:  # closed while we looked
+                return None
+        return Window(
+            title=title,
+            program=names[1] if names else "",
+            box=(int(origin.x), int(origin.y), int(geometry.width), int(geometry.height)),
+            focused=number in focus,
+            id=number,
+            minimized=minimized,
+        )
+
+    def _is_minimized(self, window: Any) -> bool:
+        atom = self._connection.atom("WM_STATE")
+        return property_values(window, atom, atom)[:1] == [_ICONIC]
+
+    def _title(self, window: Any) -> str:
+        modern = window.get_full_property(self._connection.atom("_NET_WM_NAME"), self._connection.atom("UTF8_STRING"))
+        if modern is not None:
+            return bytes(modern.value).decode("utf-8", "replace")
+        name = window.get_wm_name()
+        return name.decode("latin-1") if isinstance(name, bytes) else str(name or "")

@@ -1,0 +1,102 @@
+"""The fixtures. They build objects; what the objects do is elsewhere, and is loaded when a fixture is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_cua.session import RunSession, TestState
+from pytest_cua.settings import Settings, with_marker
+
+if TYPE_CHECKING:
+    import anthropic
+
+    from pytest_cua.agent.cua import Cua
+    from pytest_cua.desktop.desktop import Desktop
+    from pytest_cua.desktop.recorded import RecordedDesktop
+    from pytest_cua.tools.computer import Computer
+
+SESSION = pytest.StashKey[RunSession]()
+TEST = pytest.StashKey[TestState]()
+
+
+def session_of(settings: Settings) -> RunSession:
+    """The state of a run with these settings."""
+    return RunSession(settings)
+
+
+@pytest.fixture
+def _cua_test(request: pytest.FixtureRequest) -> Iterator[TestState]:
+    """What belongs to one test: settings, evidence, folder, artifacts."""
+    item = request.node
+    session = request.config.stash[SESSION]
+    state = session.begin(item.nodeid, with_marker(session.settings, item), rootpath=request.config.rootpath)
+    item.stash[TEST] = state
+    yield state
+    state.close()
+
+
+@pytest.fixture
+def cua_client() -> anthropic.Anthropic:
+    """The `anthropic` client that records. Override it for Bedrock, Vertex, Foundry or a gateway."""
+    from pytest_cua.model import live_client
+
+    return live_client()
+
+
+@pytest.fixture
+def cua_confirm() -> Callable[[Any], bool] | None:
+    """The SDK's `confirm` hook, `(context) -> bool`, asked before every action. Override it to decline some."""
+    return None
+
+
+@pytest.fixture
+def desktop_factory(_cua_test: TestState) -> Iterator[Callable[..., Desktop | RecordedDesktop]]:
+    """Starts further desktops: `desktop_factory()` gives one that meets no other."""
+    yield _cua_test.start_desktop
+    _cua_test.close_desktops()
+
+
+@pytest.fixture
+def desktop(desktop_factory: Callable[..., Desktop | RecordedDesktop]) -> Desktop | RecordedDesktop:
+    """A running virtual desktop: programs, windows, files, screenshots."""
+    return desktop_factory()
+
+
+@pytest.fixture
+def computer(desktop: Desktop) -> Computer:
+    """The computer tool on the desktop, for scripted tests without a model."""
+    from pytest_cua.tools.computer import Computer
+
+    return Computer(desktop)
+
+
+@pytest.fixture
+def cua(request: pytest.FixtureRequest, _cua_test: TestState) -> Iterator[Cua]:
+    """Gives sentences to Claude, recorded once and replayed: `cua.do("...")`, `cua.desktop`."""
+    state = _cua_test
+    state.open_cassette()
+    if state.recording:
+        client = request.getfixturevalue("cua_client")
+    else:
+        client = None
+    desktop = request.getfixturevalue("desktop")
+    yield state.make_cua(desktop, client, request.getfixturevalue("cua_confirm"))
+    state.commit()
+
+
+def finish_call(item: pytest.Item, error: BaseException | None) -> None:
+    """Settle a test whose function has ended: with `error`, or without one.
+
+    Raises:
+        CuaFailure: What was latched or collected, or that nothing was asserted.
+    """
+    state = item.stash.get(TEST, None)
+    if state is None or isinstance(error, (KeyboardInterrupt, SystemExit, pytest.exit.Exception)):
+        return
+    try:
+        state.settle(error)
+    finally:
+        item.user_properties.extend(state.properties())

@@ -1,0 +1,1 @@
+"""Whether a live desktop still behaves as the recorded one did."""

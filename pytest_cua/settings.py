@@ -1,0 +1,285 @@
+"""One frozen `Settings`: option > marker > ini > environment, resolved and validated once for each test."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+MODES = ("replay", "offline", "record", "record-missing")
+LIVE_MODES = ("record", "record-missing")  # may ask a model
+UPDATES = ("changed", "missing", "all")
+SHELLS = ("openbox", "mutter")
+ISOLATIONS = ("auto", "bubblewrap", "no-network", "process-group")
+Box = tuple[int, int, int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything that can be set, with the value that holds.
+
+    Times are milliseconds, sizes pixels, money US dollars. Every field is an ini name with `cua_` before it, a
+    variable `PYTEST_CUA_<NAME>`, and (except `mode`) an argument of `@pytest.mark.cua(...)`.
+    """
+
+    mode: str = "replay"
+    update: str = ""
+    model: str = "claude-sonnet-5-5"
+    cassette_dir: Path = Path("cassettes")
+    artifacts_dir: Path = Path("cua-artifacts")
+    size: tuple[int, int] = (1280, 800)
+    shell: str = "openbox"
+    isolation: str = "auto"
+    gl: bool = False
+    locale: str = "C.UTF-8"
+    timezone: str = "UTC"
+    home: Path | None = None
+    max_turns: int = 30
+    step_timeout: int = 300_000
+    timeout: int = 5_000
+    drift_timeout: int = 10_000
+    quiet: int = 150
+    max_cost: float = 1.0
+    max_cost_run: float = 10.0
+    threads: bool = True
+    strict: bool = True
+    exclude: tuple[Box, ...] = ()
+    http_recorded: tuple[str, ...] = ()
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether this mode may ask a model."""
+        return self.mode in LIVE_MODES
+
+    @property
+    def has_desktop(self) -> bool:
+        """Whether this mode runs programs on a desktop."""
+        return self.mode != "offline"
+
+
+HELP: Mapping[str, str] = {
+    "mode": "replay (default): recorded answers, live desktop; offline: nothing but the cassette; record: ask the "
+    "model, write new cassettes; record-missing: record where there is no cassette, else replay",
+    "update": "rewrite screenshot baselines: changed, missing or all; refused in CI",
+    "model": "the Claude model that records (default claude-sonnet-5-5)",
+    "cassette_dir": "folder of the recordings, relative to the root (default cassettes)",
+    "artifacts_dir": "folder for the pictures of failures, relative to the root (default cua-artifacts)",
+    "size": "size of the desktops in pixels (default 1280x800)",
+    "shell": "window manager: openbox (default) or mutter, each with the tint2 panel",
+    "isolation": "auto (default), bubblewrap, no-network or process-group",
+    "gl": "whether the display offers OpenGL by software (default false)",
+    "locale": "locale of the desktop's programs (default C.UTF-8)",
+    "timezone": "time zone of the desktop's programs (default UTC)",
+    "home": "folder whose content every desktop's HOME starts with",
+    "max_turns": "most model replies in one step (default 30)",
+    "step_timeout": "most milliseconds one step may take (default 300000)",
+    "timeout": "milliseconds an expect() waits until it holds (default 5000)",
+    "drift_timeout": "milliseconds a replay waits for the recorded screen (default 10000)",
+    "quiet": "milliseconds without a changed pixel after which the screen is still (default 150)",
+    "max_cost": "most US dollars one test may cost (default 1)",
+    "max_cost_run": "most US dollars one run may cost (default 10)",
+    "threads": "whether the API holds the conversation between turns (default true)",
+    "strict": "whether a test that asserts nothing after its last step fails (default true)",
+    "exclude": "areas that are never compared in a replay, one `x,y,width,height` a line",
+    "http_recorded": "hosts that are answered from the cassette in replay (others go through live)",
+}
+
+
+def _integer(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise ValueError("it may not be negative")
+    return value
+
+
+def _boolean(text: str) -> bool:
+    words = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
+    try:
+        return words[text.lower()]
+    except KeyError:
+        raise ValueError("say true or false") from None
+
+
+def _size(text: str) -> tuple[int, int]:
+    width, _, height = text.lower().partition("x")
+    size = int(width), int(height)
+    if not all(64 <= side <= 8000 for side in size):
+        raise ValueError("each side is 64 to 8000 pixels")
+    return size
+
+
+def _boxes(text: str) -> tuple[Box, ...]:
+    return tuple(_box(line) for line in text.splitlines() if line.strip())
+
+
+def _box(line: str) -> Box:
+    numbers = [int(part) for part in line.replace(" ", "").split(",")]
+    if len(numbers) != 4 or numbers[2] <= 0 or numbers[3] <= 0:
+        raise ValueError(f"an area is `x,y,width,height` in pixels, not {line.strip()!r}")
+    return (numbers[0], numbers[1], numbers[2], numbers[3])
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def check(text: str) -> str:
+        if text not in words:
+            close = difflib.get_close_matches(text, words, n=1)
+            raise ValueError(f"it is one of {', '.join(words)}" + (f"; did you mean {close[0]}?" if close else ""))
+        return text
+
+    return check
+
+
+PARSE: Mapping[str, Callable[[str], Any]] = {
+    "mode": _one_of(*MODES),
+    "update": _one_of(*UPDATES),
+    "model": str,
+    "cassette_dir": Path,
+    "artifacts_dir": Path,
+    "size": _size,
+    "shell": _one_of(*SHELLS),
+    "isolation": _one_of(*ISOLATIONS),
+    "gl": _boolean,
+    "locale": str,
+    "timezone": str,
+    "home": Path,
+    "max_turns": _integer,
+    "step_timeout": _integer,
+    "timeout": _integer,
+    "drift_timeout": _integer,
+    "quiet": _integer,
+    "max_cost": float,
+    "max_cost_run": float,
+    "threads": _boolean,
+    "strict": _boolean,
+    "exclude": _boxes,
+    "http_recorded": lambda text: tuple(text.split()),
+}
+SESSION_ONLY = ("mode", "update", "cassette_dir", "artifacts_dir", "max_cost_run")
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare every option and ini name."""
+    group = parser.getgroup("cua", "computer use (pytest-cua)")
+    group.addoption("--cua-mode", metavar="MODE", help=HELP["mode"])
+    group.addoption(
+        "--cua-record", dest="cua_record", action="store_true", help="short for --cua-mode=record-missing"
+    )
+    group.addoption("--cua-update", metavar="WHICH", help=HELP["update"])
+    group.addoption("--cua-model", metavar="MODEL", help=HELP["model"])
+    group.addoption(
+        "--cua-allow-api", action="store_true", help="let a mode that asks a model start although CI is set"
+    )
+    for field in fields(Settings):
+        if field.name != "update":  # a decision of one run, never of a file
+            parser.addini(f"cua_{field.name}", HELP[field.name], default=None)
+
+
+def session_settings(config: pytest.Config) -> Settings:
+    """The settings of the run: option > ini > environment.
+
+    Raises:
+        pytest.UsageError: A value that cannot be meant so, or a mode that may not start here.
+    """
+    values: dict[str, Any] = {}
+    for field in fields(Settings):
+        given = _given(config, field.name)
+        if given is not None:
+            values[field.name] = _parsed(field.name, *given)
+    settings = Settings(**values)
+    root = config.rootpath
+    settings = replace(
+        settings,
+        cassette_dir=root / settings.cassette_dir,
+        artifacts_dir=root / settings.artifacts_dir,
+        home=root / settings.home if settings.home else None,
+    )
+    _check_ci(settings, allow=config.getoption("--cua-allow-api"))
+    return settings
+
+
+def _given(config: pytest.Config, name: str) -> tuple[str, str] | None:
+    """The text that was given for a setting, and where."""
+    if name == "mode" and config.getoption("cua_record"):
+        if config.getoption("--cua-mode") not in (None, "record-missing"):
+            raise pytest.UsageError("--cua-record means --cua-mode=record-missing: give one of the two")
+        return "record-missing", "--cua-record"
+    if name in ("mode", "update", "model") and (text := config.getoption(f"--cua-{name}")) is not None:
+        return text, f"--cua-{name}"
+    if name != "update":
+        text = config.getini(f"cua_{name}")
+        if text not in (None, ""):
+            return _ini_text(text), f"ini cua_{name}"
+    variable = f"PYTEST_CUA_{name.upper()}"
+    if text := os.environ.get(variable):
+        return text, variable
+    return None
+
+
+def _ini_text(value: Any) -> str:
+    """An ini value as text: native TOML gives lists, numbers and booleans."""
+    if isinstance(value, list):
+        return "\n".join(_ini_text(item) if isinstance(item, str) else ",".join(map(str, item)) for item in value)
+    return str(value).strip()
+
+
+def _parsed(name: str, text: str, source: str) -> Any:
+    try:
+        return PARSE[name](text)
+    except ValueError as error:
+        raise pytest.UsageError(f"{source}: {text!r} is no value for it: {error}") from None
+
+
+def _check_ci(settings: Settings, *, allow: bool) -> None:
+    if os.environ.get("CI", "").lower() in ("", "0", "false"):
+        return
+    if settings.update:
+        raise pytest.UsageError(
+            "--cua-update rewrites accepted screenshots and is refused where CI is set. "
+            "Run it on your own machine and commit the result."
+        )
+    if settings.may_ask and not allow:
+        raise pytest.UsageError(
+            f"--cua-mode={settings.mode} asks a model, which costs money, and CI is set. "
+            "Add --cua-allow-api if that is meant."
+        )
+
+
+def with_marker(settings: Settings, item: pytest.Item) -> Settings:
+    """The settings of one test: those of the run, with its `@pytest.mark.cua(...)` arguments where no option was given.
+
+    Raises:
+        pytest.UsageError: An argument that does not exist or cannot be meant so.
+    """
+    changes: dict[str, Any] = {}
+    known = [field.name for field in fields(Settings) if field.name not in SESSION_ONLY]
+    for marker in reversed(list(item.iter_markers("cua"))):
+        if marker.args:
+            raise pytest.UsageError(f"{item.nodeid}: @pytest.mark.cua takes keyword arguments only")
+        for name, value in marker.kwargs.items():
+            if name not in known:
+                close = difflib.get_close_matches(name, known, n=1)
+                raise pytest.UsageError(
+                    f"{item.nodeid}: @pytest.mark.cua has no argument {name!r}; it takes {', '.join(known)}"
+                    + (f". Did you mean {close[0]}?" if close else "")
+                )
+            changes[name] = _marker_value(item, name, value)
+    if item.config.getoption("--cua-model"):
+        changes.pop("model", None)
+    return replace(settings, **changes)
+
+
+def _marker_value(item: pytest.Item, name: str, value: Any) -> Any:
+    if name == "size" and not isinstance(value, str):
+        value = "x".join(map(str, value))
+    if name == "exclude" and not isinstance(value, str):
+        value = "\n".join(",".join(map(str, box)) for box in value)
+    if name == "http_recorded" and not isinstance(value, str):
+        value = " ".join(value)
+    if name == "home":
+        return item.config.rootpath / value
+    return _parsed(name, str(value), f"{item.nodeid}: @pytest.mark.cua({name}=...)")

@@ -1,0 +1,1 @@
+"""The tool executors: what Claude asks for, done on a desktop."""
