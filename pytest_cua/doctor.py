@@ -17,9 +17,11 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
-from packaging.requirements import Requirement
+if TYPE_CHECKING:
+    from packaging.requirements import Requirement
+
 
 DESKTOP = "a desktop (every mode but offline)"
 ISOLATION = "isolation of the desktop's programs"
@@ -89,7 +91,8 @@ INSTALLERS = {
 }
 _FAMILIES = {"ubuntu": "debian", "rhel": "fedora", "centos": "fedora"} | {name: name for name in INSTALLERS}
 
-PLAYWRIGHT_CHROMIUM = "playwright install --with-deps chromium"
+# a whole Google Chrome from its makers' Debian package, for a distribution whose Chromium is a snap
+CHROME_BY_PLAYWRIGHT = "playwright install --with-deps chrome"
 
 
 def installer(release: Mapping[str, str]) -> Installer | None:
@@ -182,6 +185,11 @@ def _system() -> Check:
 
 
 def _packages() -> list[Check]:
+    try:
+        # comes with pytest; a Python without it is what this page is there to tell
+        from packaging.requirements import Requirement
+    except ImportError:
+        return [Check("packaging", False, "not installed into this Python", f"{_pip()} install pytest-cua")]
     try:
         wanted = [Requirement(text) for text in importlib.metadata.requires("pytest-cua") or []]
     except importlib.metadata.PackageNotFoundError:
@@ -335,10 +343,8 @@ def _chromium(release: Mapping[str, str]) -> Check:
             refused = f"{path} is a snap, which cannot run in the sandbox"
             continue
         return Check("chromium", True, _with_version(path), None, BROWSER, optional=True)
-    for path_of_playwright in _playwright_chromium():
-        return Check("chromium", True, f"{path_of_playwright} (Playwright's)", None, BROWSER, optional=True)
     has_deb = release.get("ID") != "ubuntu"  # its package of that name only installs the snap
-    fix = install_command("chromium", release, root=_is_root()) if has_deb else PLAYWRIGHT_CHROMIUM
+    fix = install_command("chromium", release, root=_is_root()) if has_deb else CHROME_BY_PLAYWRIGHT
     return Check("chromium", False, refused, fix, BROWSER, optional=True)
 
 
@@ -352,15 +358,6 @@ def _is_snap(path: Path) -> bool:
         return False
     # Ubuntu's transitional package is a shell script that starts /snap/bin/chromium
     return start.startswith(b"#!") and b"/snap/bin" in start
-
-
-def _playwright_chromium() -> list[Path]:
-    given = os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "")
-    try:
-        folder = Path(given) if given not in ("", "0") else Path.home() / ".cache" / "ms-playwright"
-        return sorted(folder.glob("chromium-*/chrome-linux*/chrome"))
-    except (OSError, RuntimeError):  # no home folder, or one that may not be read
-        return []
 
 
 def _api_key() -> Check:

@@ -83,8 +83,17 @@ def cua(request: pytest.FixtureRequest, _cua_test: TestState) -> Iterator[Cua]:
     else:
         client = None
     desktop = request.getfixturevalue("desktop")
+    state.open_http(client, _vcr_config(request))
     yield state.make_cua(desktop, client, request.getfixturevalue("cua_confirm"))
     state.commit()
+
+
+def _vcr_config(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """The user's `vcr_config` fixture, as pytest-recording and pytest-vcr know it; the name is theirs, not ours."""
+    try:
+        return dict(request.getfixturevalue("vcr_config"))
+    except pytest.FixtureLookupError:
+        return {}
 
 
 def finish_call(item: pytest.Item, error: BaseException | None) -> None:

@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from pytest_cua.errors import NeedsApplication
 
 if TYPE_CHECKING:
     from pytest_cua.assertions.evidence import Evidence
@@ -29,6 +31,7 @@ class TestContext:
         soft_failures: What `expect.soft` collected.
         notes: Lines for the report ("recorded", "proposed").
         written: Baselines written or proposed in this test, by name.
+        needs: What `offline` held no answer for.
     """
 
     __test__ = False  # not a class of tests, whatever its name begins with
@@ -43,11 +46,22 @@ class TestContext:
     soft_failures: list[Any] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
+    needs: str | None = None  # what `offline` could not answer; kept, so that no `except` can hide it
 
     @property
     def is_offline(self) -> bool:
         """Whether everything comes from the cassette."""
         return not self.settings.has_desktop
+
+
+    def needs_application(self, what: str) -> NoReturn:
+        """End the test as skipped, now, or at its end if something catches this.
+
+        Raises:
+            NeedsApplication: Always.
+        """
+        self.needs = self.needs or f"needs the application: {what}"
+        raise NeedsApplication(self.needs)
 
 
 current: list[TestContext] = []  # the innermost is the test that runs now
@@ -86,7 +100,11 @@ class TestObserver:
         keeper: Any = self.context.keeper
         if keeper is None:
             return read()  # a recorded desktop without a cassette says itself that it needs the application
-        value = keeper.recorded_observation(kind, subject, self.desktop)
+        try:
+            value = keeper.recorded_observation(kind, subject, self.desktop)
+        except NeedsApplication as error:
+            self.context.needs = self.context.needs or str(error)
+            raise
         if kind == "windows":
             from pytest_cua.desktop.desktop import Window
 

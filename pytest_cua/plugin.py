@@ -90,13 +90,14 @@ def _refuse_vacuous(collector: pytest.Module | pytest.Class, name: str, obj: Any
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """After a test's function: latched failures, soft failures, and whether it asserted anything."""
     try:
-        result = yield
+        try:
+            result = yield
+        except BaseException as error:
+            finish_call(item, error)
+            raise
+        finish_call(item, None)
     except NeedsApplication as reason:
         pytest.skip(str(reason))
-    except BaseException as error:
-        finish_call(item, error)
-        raise
-    finish_call(item, None)
     return result
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_cua.errors import CassetteMismatch, CassetteMissing, VacuousTest, shell_quoted
+from pytest_cua.errors import CassetteMismatch, CassetteMissing, NeedsApplication, VacuousTest, shell_quoted
 
 if TYPE_CHECKING:
     from pytest_cua.agent.cua import Cua
@@ -116,6 +116,7 @@ class TestState:
     _cassette: Any = None
     _run: Any = None
     _latch: Any = None
+    _http: Any = None
     _committed: bool = False
 
     # ------------------------------------------------------------------ set-up
@@ -216,6 +217,28 @@ class TestState:
         )
         return self.cua
 
+    def open_http(self, client: Any, config: Any) -> None:
+        """Let vcrpy keep or answer the test's other HTTP calls, from here to the end of the test."""
+        from pytest_cua.cassette.http import HttpRecording, place_of
+
+        context = self.context
+        mode: Any = "record" if self.recording else "replay" if self.settings.has_desktop else "offline"
+        self._http = HttpRecording(
+            mode=mode,
+            folder=self._writer.aside if self.recording else context.folder,
+            recorded_hosts=self.settings.http_recorded,
+            passed_over=[place_of(str(client.base_url))] if client is not None else [],
+            config=config,
+            on_request=lambda request: context.evidence.state_read(),
+            on_missing=context.needs_application,
+        )
+        self._http.__enter__()
+
+    def _close_http(self) -> None:
+        if self._http is not None:
+            http, self._http = self._http, None
+            http.__exit__(None, None, None)
+
     def _recorder(self, desktop: Any) -> Any:
         from pytest_cua.agent.prompt import prompt_digest
         from pytest_cua.cassette.recorder import Recorder, header_line
@@ -254,6 +277,8 @@ class TestState:
             CuaFailure: A latched or collected failure, or a vacuous test.
         """
         try:
+            if self.context.needs is not None:
+                raise NeedsApplication(self.context.needs)
             hidden = self._latch.error if self._latch else None
             if hidden is not None and error is not hidden:
                 raise hidden from error
@@ -277,6 +302,7 @@ class TestState:
             raise VacuousTest(self.context.evidence.complaint(self.test), ADVICE)
 
     def _keep_aside(self) -> None:
+        self._close_http()
         if self.recording and not self._committed:
             self._committed = True
             if self._keeper is not None:
@@ -286,6 +312,7 @@ class TestState:
 
     def commit(self) -> None:
         """The test passed and its fixtures are done: the new recording takes its place."""
+        self._close_http()
         if self.recording and self.passed and not self._committed:
             self._committed = True
             self._keeper.close(passed=True)

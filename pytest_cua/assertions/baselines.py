@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_cua import screens
@@ -121,3 +122,14 @@ class ScreenshotCheck:
             f"  diff:     {diff}",
             f"if the change is meant: pytest --cua-update=changed {shell_quoted(self._context.test)}",
         )
+
+
+def accept_proposed(folder: Path) -> list[Path]:
+    """Accept the proposed baselines in a test's folder; returns their pictures."""
+    accepted = []
+    for path in sorted((folder / FOLDER).glob("*.png")):
+        baseline = load_baseline(folder / FOLDER, path.stem)
+        if baseline is not None and baseline.state == "proposed":
+            save_baseline(folder / FOLDER, path.stem, baseline.image, state="accepted", now=baseline.recorded_at)
+            accepted.append(path)
+    return accepted

@@ -201,9 +201,10 @@ def _assemble(folder: Path, lines: list[Line]) -> Cassette:
                 steps.append(RecordedStep(line["step"], line["sentence"], line["desktop"], line["kind"]))
             case "turn":
                 request, reply = line["request"], line["reply"]
-                turn = RecordedTurn(
-                    line["turn"], params[request["params"]], request["new"], reply["status"], reply["body"]
-                )
+                fields = dict(params[request["params"]])
+                if "thread" in request:
+                    fields["thread"] = request["thread"]
+                turn = RecordedTurn(line["turn"], fields, request["new"], reply["status"], reply["body"])
                 steps[-1].turns.append(turn)
             case "action":
                 steps[-1].turns[-1].actions[line["id"]] = Action.from_json(line)

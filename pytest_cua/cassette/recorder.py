@@ -234,11 +234,16 @@ class Recorder(Middleware):
         self._turn += 1
         params, messages = _split(plain(request.json, self._request_image))
         attempts, self.failed_attempts = self.failed_attempts, []
+        thread = params.pop("thread", None)  # differs with each turn, so it stays with the turn
+        request_line: dict[str, Any] = {"params": self._params_id(params)}
+        if thread is not None:
+            request_line["thread"] = thread
+        request_line["new"] = self._conversation.new_messages(messages)
         line: dict[str, Any] = {
             "type": "turn",
             "step": self._step,
             "turn": self._turn,
-            "request": {"params": self._params_id(params), "new": self._conversation.new_messages(messages)},
+            "request": request_line,
             "reply": {"status": status, "body": reply},
         }
         if attempts:

@@ -28,6 +28,7 @@ from pytest_cua.errors import (
 
 RECORDING = ".recording"
 FAILED = ".failed"
+HTTP = "http.yaml"  # what vcrpy keeps beside it
 _LONGEST_NAME = 100  # characters of a folder name; file systems take 255 bytes, and people read it
 
 
@@ -181,6 +182,7 @@ class CassetteWriter:
                 for path in sorted((self.aside / kind).glob("*")) if (self.aside / kind).is_dir() else ():
                     (self.folder / kind).mkdir(exist_ok=True)
                     path.replace(self.folder / kind / path.name)
+            _replace_or_remove(self.aside / HTTP, self.folder / HTTP)
             (self.aside / FILE).replace(self.folder / FILE)
             _sync_folder(self.folder)
             prune_unreferenced(self.folder)
@@ -220,7 +222,7 @@ def _keep(aside: Path, target: Path) -> None:
         return
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    for name in (FILE, SCREENS, FILES, ".gitignore"):
+    for name in (FILE, HTTP, SCREENS, FILES, ".gitignore"):
         if (aside / name).exists():
             (aside / name).replace(target / name)
 
@@ -245,11 +247,20 @@ def adopt(folder: Path) -> Cassette:
         for path in sorted((kept / kind).glob("*")) if (kept / kind).is_dir() else ():
             (folder / kind).mkdir(exist_ok=True)
             path.replace(folder / kind / path.name)
+    _replace_or_remove(kept / HTTP, folder / HTTP)
     (kept / FILE).replace(folder / FILE)
     _sync_folder(folder)
     shutil.rmtree(kept, ignore_errors=True)
     prune_unreferenced(folder)
     return load(folder)
+
+
+def _replace_or_remove(source: Path, target: Path) -> None:
+    """Let a file take the place of another; without a new one the old one goes."""
+    if source.exists():
+        source.replace(target)
+    else:
+        target.unlink(missing_ok=True)
 
 
 def prune_unreferenced(folder: Path) -> int:

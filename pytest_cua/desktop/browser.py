@@ -79,7 +79,9 @@ class Browsers:
         """
         executable = next(filter(None, map(shutil.which, _BROWSERS)), None)
         if executable is None:
-            raise MissingProgram("desktop.browser() needs Chromium, which is not installed.", "apt-get install chromium")
+            raise MissingProgram(
+                "desktop.browser() needs Chromium, which is not installed.", "apt-get install chromium"
+            )
         self._count += 1
         profile = f".chromium-{self._count}"
         program = self._launch(

@@ -76,7 +76,9 @@ class Desktop:
 
     is_live: Final = True
 
-    def __init__(self, config: DesktopConfig, link: Link, chosen: isolation.Isolation, name: str, observer: Observer) -> None:
+    def __init__(
+        self, config: DesktopConfig, link: Link, chosen: isolation.Isolation, name: str, observer: Observer
+    ) -> None:
         ready = link.ready
         assert ready is not None
         self.name = name
@@ -101,7 +103,9 @@ class Desktop:
         self._finalizer = weakref.finalize(self, _close, link, parts)
 
     @classmethod
-    def start(cls, config: DesktopConfig | None = None, *, observer: Observer | None = None, name: str = "1") -> Desktop:
+    def start(
+        cls, config: DesktopConfig | None = None, *, observer: Observer | None = None, name: str = "1"
+    ) -> Desktop:
         """Start a desktop and wait until its panel is drawn.
 
         Args:
@@ -357,7 +361,7 @@ def _order(config: DesktopConfig, chosen: isolation.Isolation, expose: list[Path
         "gl": config.gl,
         "locale": config.locale,
         "timezone": config.timezone,
-        "path": os.environ.get("PATH", os.defpath),
+        "path": isolation.complete_path(os.environ.get("PATH", os.defpath)),
         "expose": [str(path) for path in [*isolation.exposed_by_default(), Path(sys.executable).parent, *expose]],
         "timeout": config.start_timeout,
     }

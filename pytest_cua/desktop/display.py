@@ -22,7 +22,7 @@ from typing import Any, Final
 from Xlib import X, Xatom, error
 from Xlib.display import Display
 from Xlib.protocol import rq
-from xvfbwrapper import Xvfb
+from xvfbwrapper import Xvfb  # type: ignore[import-untyped]
 
 from pytest_cua.desktop.waiting import wait_for
 
@@ -115,9 +115,10 @@ class Server:
             self.client.next_event()
 
     def is_managed(self) -> bool:
-        """Whether a window manager has taken over."""
-        atom = self.client.get_atom("_NET_SUPPORTING_WM_CHECK")
-        return self.client.screen().root.get_full_property(atom, Xatom.WINDOW) is not None
+        """Whether a window manager has taken over and told so everything that a panel looks for."""
+        root = self.client.screen().root
+        names = ("_NET_SUPPORTING_WM_CHECK", "_NET_NUMBER_OF_DESKTOPS", "_NET_CURRENT_DESKTOP", "_NET_CLIENT_LIST")
+        return all(root.get_full_property(self.client.get_atom(name), X.AnyPropertyType) for name in names)
 
     def ignore_properties(self) -> None:
         """Hear no more of the root window's properties, which the window manager changes all the time."""
@@ -201,7 +202,7 @@ def _write_cookie(path: Path, number: int, cookie: bytes) -> None:
         file.write(entry)
 
 
-class _ChangeHosts(rq.Request):
+class _ChangeHosts(rq.Request):  # type: ignore[misc]
     """The ChangeHosts request; python-xlib's own cannot carry a server-interpreted address."""
 
     _request = rq.Struct(

@@ -99,7 +99,9 @@ class DesktopFile:
         """
         data = self._store.read(self.path)
         if data is None:
-            raise MissingFile(f"There is no file {self.path!r} on the desktop. {_listing(self._store.names())}".rstrip())
+            raise MissingFile(
+                f"There is no file {self.path!r} on the desktop. {_listing(self._store.names())}".rstrip()
+            )
         return data
 
     def read_text(self) -> str:
@@ -173,27 +175,32 @@ class LiveStore:
         self.observer = observer
 
     def inside(self, path: str) -> str:
+        """The path as programs see it."""
         return inside_path(path, self._home_inside)
 
     def host(self, path: str) -> Path:
+        """The path on the host."""
         inside = PurePosixPath(self.inside(path))
         if not inside.is_relative_to(self._home_inside):
             return self._view / inside.relative_to("/")
         return self._follow(inside, path)
 
     def read(self, path: str) -> bytes | None:
+        """The contents, by the observer."""
         data = self.observer.observe("file", path, lambda: self._read(path))
         if data is not None and not isinstance(data, bytes):
             raise TypeError(f"the observer gave {type(data).__name__} for a file")
         return data
 
     def write(self, path: str, data: bytes) -> None:
+        """Write it, with its directories."""
         place = self._place_to_write(path)
         place.parent.mkdir(parents=True, exist_ok=True)
         place.write_bytes(data)
         self._set_time(place)
 
     def copy(self, path: str, source: Path) -> None:
+        """Copy a file or directory of the host there."""
         place = self._place_to_write(path)
         if not source.exists():
             raise BadArgument(f"There is no {str(source)!r} to copy to {path!r}.")
@@ -207,12 +214,14 @@ class LiveStore:
         self._set_time(place)
 
     def remove(self, path: str) -> None:
+        """Remove it."""
         place = self._place_to_write(path)
         if place.is_dir():
             raise BadArgument(f"{path!r} is a directory; only files can be removed.")
         place.unlink(missing_ok=True)
 
     def names(self) -> list[str]:
+        """The files in HOME."""
         return sorted(entry.name + "/" * entry.is_dir() for entry in self._home.iterdir())
 
     def _read(self, path: str) -> bytes | None:
@@ -266,27 +275,32 @@ class RecordedStore:
         self.observer = observer
 
     def inside(self, path: str) -> str:
+        """The path as programs saw it."""
         return inside_path(path, HOME_INSIDE)
 
     def host(self, path: str) -> Path:
+        """Raises NeedsApplication."""
         raise NeedsApplication(f"desktop.file({path!r}).host_path needs the application")
 
     def read(self, path: str) -> bytes | None:
+        """The recorded contents, by the observer."""
+
         def needs_application() -> bytes | None:
             raise NeedsApplication(f"desktop.file({path!r}) needs the application: no reading of it was recorded")
 
         return self.observer.observe("file", path, needs_application)
 
     def write(self, path: str, data: bytes) -> None:
-        pass
+        """Do nothing."""
 
     def copy(self, path: str, source: Path) -> None:
-        pass
+        """Do nothing."""
 
     def remove(self, path: str) -> None:
-        pass
+        """Do nothing."""
 
     def names(self) -> list[str]:
+        """Nothing is known of it."""
         return []
 
 

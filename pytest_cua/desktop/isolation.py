@@ -26,9 +26,9 @@ RUNTIME_INSIDE: Final = "/run/user/1000"
 UID_INSIDE: Final = 1000
 
 #: Replaced by an empty directory inside, since they hold what belongs to the user or to other programs.
-HIDDEN: Final = ("/tmp", "/home", "/root", "/var/tmp", "/run")
+HIDDEN: Final = ("/tmp", "/home", "/root", "/var/tmp", "/run")  # noqa: S108
 #: These must stay empty directories, as the desktop's own files are mounted below them.
-_NEVER_EXPOSED: Final = ("/", "/tmp", "/home", "/home/cua", "/run", "/var/tmp")
+_NEVER_EXPOSED: Final = ("/", "/tmp", "/home", "/home/cua", "/run", "/var/tmp")  # noqa: S108
 
 _SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/local/games:/usr/games"
 
@@ -107,7 +107,7 @@ def bubblewrap_command(root: Path, display: int, expose: Iterable[Path], *, no_n
         expose: Directories or files that stay visible although they are below a hidden directory.
         no_network: Give the programs a network of their own, with nothing but a loopback.
     """
-    x_socket = f"/tmp/.X11-unix/X{display}"
+    x_socket = f"/tmp/.X11-unix/X{display}"  # noqa: S108
     command = [*_namespaces(no_network=no_network), "--as-pid-1"]
     command += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", *_hidden()]
     command += ["--bind", str(root / "home"), HOME_INSIDE, "--ro-bind", str(root / "config"), CONFIG_INSIDE]
@@ -154,12 +154,12 @@ def hidden_paths(paths: Iterable[Path]) -> list[Path]:
     return kept
 
 
-def environment(  # noqa: PLR0913
+def environment(
     *, home: str, config: str, runtime: str, display: int, path: str, locale: str, timezone: str
 ) -> dict[str, str]:
     """The environment of the desktop's programs: built from nothing, so that no key of the runner can reach them."""
     return {
-        "PATH": _complete_path(path),
+        "PATH": path,
         "HOME": home,
         "USER": "cua",
         "LOGNAME": "cua",
@@ -214,7 +214,8 @@ def _hidden() -> list[str]:
     return [*options, "--dir", "/run/user", "--perms", "0700", "--dir", RUNTIME_INSIDE]
 
 
-def _complete_path(path: str) -> str:
+def complete_path(path: str) -> str:
+    """Return a PATH without relative entries, and with the directories where a system has its programs."""
     entries = [entry for entry in path.split(os.pathsep) if entry.startswith("/")]
     return os.pathsep.join(dict.fromkeys([*entries, *_SYSTEM_PATH.split(os.pathsep)]))
 

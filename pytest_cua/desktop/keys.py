@@ -15,6 +15,9 @@ from Xlib import XK
 
 from pytest_cua.errors import BadArgument
 
+for _group in ("xkb", "xf86"):  # AltGr, and the keys of multimedia keyboards
+    XK.load_keysym_group(_group)
+
 #: Other names of modifiers.
 _MODIFIERS: Final = {
     "ctrl": "Control_L",
@@ -77,10 +80,18 @@ _ALIASES: Final = {
     "kpenter": "KP_Enter",
 }
 _MODIFIER_KEYSYMS: Final = frozenset(
-    XK.string_to_keysym(f"{name}_{side}") for name in ("Control", "Shift", "Alt", "Super", "Meta", "Hyper") for side in "LR"
+    XK.string_to_keysym(f"{name}_{side}")
+    for name in ("Control", "Shift", "Alt", "Super", "Meta", "Hyper")
+    for side in "LR"
 ) | {XK.string_to_keysym("ISO_Level3_Shift")}
 SHIFTS: Final = frozenset({XK.XK_Shift_L, XK.XK_Shift_R})
-_CONTROL_CHARACTERS: Final = {"\n": XK.XK_Return, "\r": XK.XK_Return, "\t": XK.XK_Tab, "\b": XK.XK_BackSpace, "\x1b": XK.XK_Escape}
+_CONTROL_CHARACTERS: Final[dict[str, int]] = {
+    "\n": XK.XK_Return,
+    "\r": XK.XK_Return,
+    "\t": XK.XK_Tab,
+    "\b": XK.XK_BackSpace,
+    "\x1b": XK.XK_Escape,
+}
 
 
 def chords(text: str) -> list[list[int]]:
@@ -96,7 +107,8 @@ def chords(text: str) -> list[list[int]]:
         raise BadArgument(f"{text!r} is no key.", 'write a name such as "Return" or a combination such as "ctrl+s"')
     if len(text) == 1:
         return [[character(text)]]
-    spaced = re.sub(r"\s*\+\s*", "+", text).split()
+    plain = re.sub(r"\bU\+(?=[0-9A-F]{4,6}\b)", "U", text, flags=re.IGNORECASE)  # the + of "U+20AC" joins nothing
+    spaced = re.sub(r"\s*\+\s*", "+", plain).split()
     if not spaced:
         raise BadArgument(f"{text!r} is no key.", 'write "space" for the space bar')
     return [_chord(part) for part in spaced]
@@ -112,10 +124,10 @@ def modifiers(names: object) -> list[int]:
         BadArgument: a name that is no modifier.
     """
     given = [names] if isinstance(names, str) else list(names or ())  # type: ignore[call-overload]
-    parts = [part.strip() for name in given for part in str(name).split("+")]
+    parts = [part.strip() for name in given if name for part in str(name).split("+")]
     keysyms = []
     for part in parts:
-        keysym = XK.string_to_keysym(_MODIFIERS.get(part.lower(), "")) or (_by_name(part) if part else 0)
+        keysym = int(XK.string_to_keysym(_MODIFIERS.get(part.lower(), part)))
         if keysym not in _MODIFIER_KEYSYMS:
             raise BadArgument(f"{part!r} is no modifier key.", "use shift, ctrl, alt or super, joined by +")
         keysyms.append(keysym)
@@ -146,12 +158,11 @@ def is_modifier(keysym: int) -> bool:
 def _chord(text: str) -> list[int]:
     if len(text) == 1:
         return [character(text)]
-    if text.endswith("++"):
-        names = [*text[:-2].split("+"), "plus"]
-    else:
-        names = text.split("+")
+    names = [*text[:-2].split("+"), "plus"] if text.endswith("++") else text.split("+")
     if not all(names):
-        raise BadArgument(f"{text!r} is no key combination: something is missing beside a +.", 'the key + itself is "plus"')
+        raise BadArgument(
+            f"{text!r} is no key combination: something is missing beside a +.", 'the key + itself is "plus"'
+        )
     keysyms = [keysym(name) for name in names]
     if len(keysyms) > 1:
         # names are case-insensitive: "ctrl+S" is not ctrl+shift+s; who means that says shift
@@ -182,16 +193,19 @@ def keysym(name: str) -> int:
 
 
 def _by_name(name: str) -> int:
-    unicode = re.fullmatch(r"[Uu]\+?([0-9A-Fa-f]{4,6})", name)
+    unicode = re.fullmatch(r"[Uu]([0-9A-Fa-f]{4,6})", name)
     if unicode and int(unicode[1], 16) < 0x110000:
         return character(chr(int(unicode[1], 16)))
-    return int(XK.string_to_keysym(name)) or _x_names().get(name.lower(), 0) or _x_names().get(name.lower().replace(" ", "_"), 0)
+    return (
+        int(XK.string_to_keysym(name))
+        or _x_names().get(name.lower(), 0)
+        or _x_names().get(name.lower().replace(" ", "_"), 0)
+    )
 
 
 @functools.cache
 def _x_names() -> dict[str, int]:
     """X's names in lower case; where two differ only in case, the lower one is meant."""
-    XK.load_keysym_group("xf86")
     names: dict[str, int] = {}
     for name, value in vars(XK).items():
         if not isinstance(value, int) or not name.startswith(("XK_", "XF86_")):

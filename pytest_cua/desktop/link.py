@@ -16,12 +16,14 @@ from typing import Any, Final, NoReturn, TypeVar
 
 from pytest_cua.desktop import shell, trees
 from pytest_cua.desktop.channel import Channel, ChannelClosed
-from pytest_cua.desktop.waiting import now_ms, wait_for, wait_readable
+from pytest_cua.desktop.waiting import wait_for, wait_readable
 from pytest_cua.errors import DesktopDied, MissingProgram, SetupError
 
 T = TypeVar("T")
 
-_START: Final = "import json, sys; sys.path[:0] = json.loads(sys.argv.pop(1)); from pytest_cua.desktop.holder import main; main()"
+_START: Final = (
+    "import json, sys; sys.path[:0] = json.loads(sys.argv.pop(1)); from pytest_cua.desktop.holder import main; main()"
+)
 _ANSWER_TIMEOUT: Final = 10_000.0
 _END_TIMEOUT: Final = 15.0
 
@@ -154,9 +156,9 @@ class Link:
                 self.pump()
                 self.die()
         answer = self.wait(lambda: self._answers.pop(number, None) or self._death, _ANSWER_TIMEOUT)
-        if isinstance(answer, dict):
-            return answer
-        self.die(f"it did not answer ({op})")
+        if not isinstance(answer, dict):
+            self.die(f"it did not answer ({op})")
+        return answer
 
     def exit_code(self, pid: int) -> int | None:
         """How a launched program ended, or None while it runs."""

@@ -31,7 +31,17 @@ _PACKAGES: Final = {
     "xmessage": "x11-utils",
     "gnome-calculator": "gnome-calculator",
 }
-_WELL_KNOWN: Final = ("mousepad", "xterm", "chromium", "gedit", "libreoffice", "gimp", "inkscape", "pcmanfm", "galculator")
+_WELL_KNOWN: Final = (
+    "mousepad",
+    "xterm",
+    "chromium",
+    "gedit",
+    "libreoffice",
+    "gimp",
+    "inkscape",
+    "pcmanfm",
+    "galculator",
+)
 
 
 class AnyProgram(Protocol):
@@ -140,9 +150,7 @@ class Launcher:
         self._environment: dict[str, str] = link.ready["environment"]
         self._numbers = itertools.count(1)
 
-    def start(
-        self, argv: list[object], env: Mapping[str, str] | None, cwd: str | os.PathLike[str] | None
-    ) -> Program:
+    def start(self, argv: list[object], env: Mapping[str, str] | None, cwd: str | os.PathLike[str] | None) -> Program:
         """Start a program.
 
         Raises:
@@ -240,7 +248,9 @@ class _WindowSearch:
         """
         code = self._program.returncode  # before the windows: what it opened is there then
         handed_over = code == 0
-        self.candidates = [w for w in self._windows.read() if w.id not in self._before and self._is_mine(w, handed_over)]
+        self.candidates = [
+            w for w in self._windows.read() if w.id not in self._before and self._is_mine(w, handed_over)
+        ]
         if not self.candidates:
             self._check_ended(code)
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from pytest_cua.desktop.files import DesktopFile, RecordedStore
 from pytest_cua.desktop.isolation import HOME_INSIDE, words
@@ -16,8 +16,6 @@ from pytest_cua.errors import NeedsApplication
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-
-T = TypeVar("T")
 
 
 class RecordedProgram:
@@ -141,11 +139,11 @@ class RecordedDesktop:
 
     def screenshot(self) -> Image:
         """The screen as it was recorded."""
-        return self._read("screenshot", "screenshot()")
+        return self.observer.observe("screenshot", "", lambda: _needs("screenshot()"))
 
     def windows(self) -> list[Window]:
         """The windows as they were recorded."""
-        return self._read("windows", "windows()")
+        return self.observer.observe("windows", "", lambda: _needs("windows()"))
 
     def file(self, path: str | os.PathLike[str]) -> DesktopFile:
         """A file. Reading it gives what was recorded, writing it does nothing.
@@ -183,9 +181,6 @@ class RecordedDesktop:
 
     def close(self) -> None:
         """Do nothing."""
-
-    def _read(self, kind: str, what: str) -> Any:
-        return self.observer.observe(kind, "", lambda: _needs(what))
 
 
 def _needs(what: str) -> NoReturn:

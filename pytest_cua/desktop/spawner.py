@@ -114,7 +114,8 @@ class Spawner:
         self._send({"event": "ready", "pid": os.getpid()})
         buffer = b""
         while True:
-            readable, _, _ = select.select([self.control, self.wake_read, *self.starting], [], [])
+            control = self.control.fileno()
+            readable, _, _ = select.select([control, self.wake_read, *self.starting], [], [])
             for pipe in [fd for fd in self.starting if fd in readable]:
                 os.close(pipe)
                 self._send({"event": "started", "pid": self.starting.pop(pipe)})
@@ -122,7 +123,7 @@ class Spawner:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self.wake_read, 4096)
                 self._reap()
-            if self.control not in readable:
+            if control not in readable:
                 continue
             data = self._receive()
             if not data:
@@ -197,7 +198,7 @@ class Spawner:
             argv = [argument.replace("{ready}", str(ready)) for argument in argv]
         log = os.open(request["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644, dir_fd=self.logs)
         try:
-            pid, failure = self._start(executable, argv, env, cwd, log, ready)
+            pid, failure = self._start(executable, argv, env=env, cwd=cwd, log=log, ready=ready)
         finally:
             os.close(log)
             if ready >= 0:
@@ -210,7 +211,7 @@ class Spawner:
         return {"pid": pid}
 
     def _start(
-        self, executable: str, argv: list[str], env: dict[str, str], cwd: str, log: int, ready: int
+        self, executable: str, argv: list[str], *, env: dict[str, str], cwd: str, log: int, ready: int
     ) -> tuple[int, int]:
         """Fork and execute; returns the process and the error number of a failed exec (0 when it worked).
 
@@ -274,7 +275,9 @@ class Spawner:
     def _belongs(self, request: dict[str, Any]) -> dict[str, Any]:
         """Which of `pids` are the launched program `pid` or came of it."""
         parents = _parents()
-        mine = [p for p in request["pids"] if request["pid"] in _ancestors(p, parents) or _mark_of(p) == request["mark"]]
+        mine = [
+            p for p in request["pids"] if request["pid"] in _ancestors(p, parents) or _mark_of(p) == request["mark"]
+        ]
         return {"pids": mine}
 
 

@@ -41,9 +41,12 @@ class StillnessWatch:
         self._screen = screen
         self._mutex = threading.Lock()
         self._damage: int | None = None
+        self._event = -1
         with connection.use() as display:
             if display.has_extension(damage.extname):
                 display.damage_query_version()
+                # python-xlib makes a class of its own for each connection's events; only the number tells them
+                self._event = int(display.extension_event.DamageNotify)
                 # one event until it is taken back, however much is drawn
                 self._damage = connection.root.damage_create(damage.DamageReportNonEmpty)
                 display.sync()
@@ -84,7 +87,7 @@ class StillnessWatch:
     def _take_damage(self) -> bool:
         """Whether something was drawn since the last call."""
         events = self._connection.drain()
-        if not any(isinstance(event, damage.DamageNotify) for event in events):
+        if not any(event.type == self._event for event in events):
             return False
         with self._connection.use() as display:
             display.damage_subtract(self._damage)

@@ -129,7 +129,7 @@ class WindowReader:
         return [number for number in self.ids() if dock in self._types_of(number) and self._is_shown(number)]
 
     def work_area(self) -> list[int]:
-        """What is left of the screen beside the docks: x, y, width, height; empty if the window manager says nothing."""
+        """What is left of the screen beside the docks: x, y, width, height; empty if unknown."""
         with self._connection.use():
             atom = self._connection.atom("_NET_WORKAREA")
             return property_values(self._connection.root, atom, Xatom.CARDINAL)[:4]

@@ -137,7 +137,7 @@ class Computer(BetaAbstractComputerToolset20260801):
         try:
             self._before(action)
             result = self._run(context, action, input)
-            action.duration_ms = (time.monotonic() - started) * 1000
+            action.duration_ms = round((time.monotonic() - started) * 1000, 1)
             self._after(action)
         except CuaError as error:
             raise Abort(error) from None

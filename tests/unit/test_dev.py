@@ -162,7 +162,7 @@ class TestSetup:
         result = machine.run("setup", MISSING="xvfb mousepad")
         assert result.returncode == 0, result.stderr
         told = result.stdout.splitlines()[0]
-        assert "2 Debian packages" in told
+        assert "Debian packages xvfb mousepad with what they need" in told
         assert "MB" in told
         assert "minutes" in told
         apt = "apt-get -y -q --no-install-recommends -o DPkg::Lock::Timeout=300"

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from pytest_cua import doctor
 
@@ -86,10 +87,10 @@ class TestReport:
         assert name in last
 
     @pytest.mark.parametrize("name", ["mutter", "chromium"])
-    def test_what_one_can_do_without_is_no_reason_to_fail(self, bin_folder, name, tmp_path):
-        before = run_doctor(bin_folder, PLAYWRIGHT_BROWSERS_PATH=str(tmp_path))
+    def test_what_one_can_do_without_is_no_reason_to_fail(self, bin_folder, name):
+        before = run_doctor(bin_folder)
         (bin_folder / name).unlink()
-        after = run_doctor(bin_folder, PLAYWRIGHT_BROWSERS_PATH=str(tmp_path))
+        after = run_doctor(bin_folder)
         assert line_of(after, name).startswith(f"opt  {name} ")
         assert after.returncode == before.returncode
 
@@ -200,7 +201,6 @@ class TestChromium:
     @pytest.fixture
     def only(self, tmp_path, monkeypatch) -> Path:
         monkeypatch.setenv("PATH", str(tmp_path))
-        monkeypatch.setenv("PLAYWRIGHT_BROWSERS_PATH", str(tmp_path / "browsers"))
         return tmp_path
 
     def test_ubuntus_package_that_starts_a_snap_is_not_enough(self, only):
@@ -208,18 +208,12 @@ class TestChromium:
         check = doctor._chromium({"ID": "ubuntu"})
         assert not check.ok
         assert "is a snap" in check.detail
-        assert check.fix == "playwright install --with-deps chromium"
+        assert check.fix == "playwright install --with-deps chrome"
 
     def test_another_chromium_behind_the_snap_is_found(self, only):
         script(only / "chromium-browser", 'exec /snap/bin/chromium "$@"')
         script(only / "google-chrome", "echo Google Chrome 140.0.1")
         assert doctor._chromium({"ID": "ubuntu"}).detail == f"{only}/google-chrome 140.0.1"
-
-    def test_playwrights_own_is_found(self, only):
-        program = only / "browsers" / "chromium-1200" / "chrome-linux" / "chrome"
-        program.parent.mkdir(parents=True)
-        program.touch()
-        assert doctor._chromium(DEBIAN).detail == f"{program} (Playwright's)"
 
 
 class TestPackages:
@@ -227,10 +221,16 @@ class TestPackages:
         ("wanted", "ok"), [("pytest>=8", True), ("pytest>=900", False), ("no-such-thing>=1", False)]
     )
     def test_versions_are_compared(self, wanted, ok):
-        check = doctor._package(doctor.Requirement(wanted))
+        check = doctor._package(Requirement(wanted))
         assert check.ok is ok
         assert (check.fix is None) is ok
         assert ok or "-m pip install" in (check.fix or "")
+
+    def test_a_python_without_them_is_told_so(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "packaging.requirements", None)
+        (check,) = doctor._packages()
+        assert not check.ok
+        assert (check.fix or "").endswith("-m pip install pytest-cua")
 
 
 class TestSockets:

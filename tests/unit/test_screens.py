@@ -161,6 +161,36 @@ def test_a_fill_in_another_colour_beside_text_is_the_largest_distance():
     assert compare(screen, painted(screen, (10, 10, 5, 3), (60, 120, 230))).distance < 64
 
 
+def test_noise_in_the_lowest_bits_changes_no_bit_of_a_distance():
+    screen = painted(painted(WHITE, (4, 4, 30, 2), 60), (10, 20, 3, 30), 90)
+    other = painted(painted(screen, (20, 30, 4, 3), 70), (40, 50, 1, 3), 120)
+    distance = compare(screen, other).distance
+    noise = np.random.default_rng(4).integers(0, 4, WHITE.shape, np.uint8)
+    assert 1 < distance < 64
+    assert compare(screen, other - noise).distance == compare(screen - noise, other).distance == distance
+
+
+def test_what_happens_in_an_excluded_part_of_a_tile_changes_no_bit_of_its_distance():
+    screen, changed = drawn(), painted(drawn(), (70, 70, 8, 8), drawn(seed=6)[:8, :8])
+    clock = painted(changed, (80, 80, 40, 40), drawn(seed=7)[:40, :40])
+    excluded = [(80, 80, 40, 40)]
+    assert compare(screen, clock).distance != compare(screen, changed).distance
+    assert compare(screen, clock, exclude=excluded).distance == compare(screen, changed).distance
+
+
+def test_shaded_text_that_appears_on_a_flat_background_is_the_largest_distance():
+    shades = np.random.default_rng(5).integers(0, 200, (9, 40, 1), np.uint8)
+    other = painted(WHITE, (70, 70, 40, 9), shades)
+    assert compare(WHITE, other).distance == compare(other, WHITE).distance == 64
+
+
+@pytest.mark.parametrize("channel", [0, 1, 2])
+def test_each_channel_is_hashed(channel):
+    other = drawn()
+    other[..., channel] = drawn(seed=9)[..., channel]
+    assert compare(drawn(), other).distance > 16
+
+
 def test_button_removed_from_a_flat_background_is_the_largest_distance():
     screen = painted(WHITE, (80, 60, 60, 24), (30, 90, 200))
     outcome = compare(screen, WHITE, tolerance="perceptual")
@@ -302,6 +332,11 @@ def test_a_word_is_one_region_and_two_lines_are_two():
     assert len(compare(WHITE, other).regions) == 2
 
 
+def test_the_dot_of_a_letter_belongs_to_its_stem():
+    assert len(compare(WHITE, painted(painted(WHITE, (40, 40, 2, 2), 0), (40, 48, 2, 9), 0)).regions) == 1
+    assert len(compare(WHITE, painted(painted(WHITE, (40, 40, 2, 2), 0), (40, 56, 2, 9), 0)).regions) == 2
+
+
 # -- sizes -------------------------------------------------------------------------------------------------------------
 
 
@@ -354,7 +389,7 @@ def test_rgba_pictures_that_differ_in_colour_only_differ():
 
 def test_palette_greyscale_and_sixteen_bits_are_read_as_what_they_show():
     grey = Image.fromarray(drawn()).convert("L")
-    wide = Image.fromarray(np.asarray(grey).astype(np.uint16) * 257)
+    wide = Image.fromarray(np.asarray(grey).astype(np.uint16) * 256 + 77)
     assert wide.mode.startswith("I;16")
     shown = grey.convert("RGB")
     assert compare(shown, grey, tolerance="exact")

@@ -1,0 +1,96 @@
+"""A small project of a user's, in a folder of its own, with a scripted Claude who answers while it records."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import pkgutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pytest_cua
+
+# pytester forgets what a run in this process imported; C extensions cannot be imported twice, and a class that is imported
+# twice is two classes: so everything is imported here, before.
+for _module in pkgutil.walk_packages(pytest_cua.__path__, "pytest_cua."):
+    importlib.import_module(_module.name)
+
+NOTE = '''
+from pytest_cua import expect
+
+def test_note(cua):
+    cua.desktop.file("note.txt").write("one\\n")
+    cua.desktop.launch("mousepad", "note.txt")
+    cua.do("Add the line {line} and save", params={"line": "two"})
+    expect(cua.desktop.file("note.txt")).to_have_text("one\\ntwo\\n")
+'''
+
+CLIENT = '''
+import anthropic, pytest
+from pytest_cua.testing import *
+
+def add_line(request):
+    yield use("screenshot")
+    yield turn(use("key", text="ctrl+End"), use("type", text="{line}\\n"), use("key", text="ctrl+s"), use("screenshot"))
+    yield finish("The line is there and saved.")
+
+SCRIPT = by_sentence({"Add the line": add_line})
+KEY = "scripted"
+VALID_KEY = None
+
+@pytest.fixture
+def cua_client():
+    with ScriptedClaude(SCRIPT, valid_key=VALID_KEY) as claude:
+        yield anthropic.Anthropic(api_key=KEY, base_url=claude.base_url, max_retries=0)
+'''
+
+
+@dataclass
+class Project:
+    """A folder with tests, run by pytest in this process."""
+
+    pytester: pytest.Pytester
+
+    @property
+    def path(self) -> Path:
+        return self.pytester.path
+
+    def write(self, **files: str) -> None:
+        """Write files; `test_a="..."` becomes `test_a.py`."""
+        for name, text in files.items():
+            (self.path / f"{name}.py").write_text(text, encoding="utf-8")
+
+    def script(self, text: str) -> None:
+        """Replace who answers: `text` follows the standard script and may set SCRIPT, KEY, VALID_KEY."""
+        (self.path / "conftest.py").write_text(CLIENT + text, encoding="utf-8")
+
+    def run(self, *arguments: str) -> pytest.RunResult:
+        return self.pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
+
+    def record(self, *arguments: str) -> pytest.RunResult:
+        return self.run("--cua-mode=record", *arguments)
+
+    def folder(self, test: str = "test_note", file: str = "test_note") -> Path:
+        return self.path / "cassettes" / file / test
+
+    def lines(self, test: str = "test_note", file: str = "test_note") -> list[dict[str, Any]]:
+        """The lines of a cassette."""
+        text = (self.folder(test, file) / "cassette.jsonl").read_text(encoding="utf-8")
+        return [json.loads(line) for line in text.splitlines()]
+
+    def actions(self, test: str = "test_note") -> list[tuple[str, Any]]:
+        return [(line["name"], line["input"]) for line in self.lines(test) if line["type"] == "action"]
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """An empty project with a scripted Claude; `test_note.py` is the usual test."""
+    monkeypatch.delenv("CI", raising=False)
+    pytester.makepyprojecttoml('[tool.pytest]\naddopts = ["--import-mode=importlib"]\nstrict = true\n')
+    made = Project(pytester)
+    made.script("")
+    made.write(test_note=NOTE)
+    return made
