@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from Xlib import error
@@ -26,6 +26,7 @@ class Connection:
         self._link = link
         self._mutex = threading.RLock()
         self.errors: list[Any] = []
+        self.listeners: list[Callable[[rq.Event], None]] = []
         self._display: Any = None
         with self.use() as display:  # a server that is gone shows itself here already
             self.screen = display.screen()
@@ -64,11 +65,13 @@ class Connection:
             return int(display.fileno())
 
     def drain(self) -> list[rq.Event]:
-        """Take the events that have arrived."""
+        """Take the events that have arrived, and let the listeners know."""
         events = []
         with self.use() as display:
             while display.pending_events():
                 events.append(display.next_event())
+                for listener in self.listeners:
+                    listener(events[-1])
         return events
 
     def atom(self, name: str) -> int:

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
 #: Milliseconds for the screen to become still after a window has opened; one that moves for ever is no error.
 _SETTLE_TIMEOUT: Final = 5_000.0
+#: Milliseconds after which a panel that does not show itself is started again: seen once in a thousand starts.
+_PANEL_PATIENCE: Final = 3_000.0
 #: Files of `data/` and their places in the configuration directory.
 _CONFIGURATION: Final = {
     "fonts.conf": "fonts.conf",
@@ -186,7 +188,7 @@ class Desktop:
             BadArgument: something that is no argument, variable or directory.
             DesktopDied: the desktop is gone.
         """
-        before = set(self._windows.ids())
+        before = self._windows.mark()
         started = self._launcher.start([program, *args], env, cwd)
         if not wait:
             return started
@@ -240,16 +242,20 @@ class Desktop:
         return DesktopFile(os.fspath(path), self._store)
 
     def wait_until_still(self, *, quiet: float = 150, timeout: float = 10_000) -> Stillness:
-        """Wait until no pixel of the screen has changed for a while, counted from now at the earliest.
+        """Wait until the program with the keyboard has read its input and no pixel has changed for a while.
 
         Args:
-            quiet: Milliseconds without a change.
+            quiet: Milliseconds without a change, counted from now at the earliest.
             timeout: Milliseconds after which to give up, which is no error.
 
         Raises:
             DesktopDied: the desktop is gone.
         """
-        return self._stillness.wait(quiet=quiet, timeout=timeout)
+        start = now_ms()
+        # a program that still works off its input may show nothing of it for a while
+        has_read = self._windows.wait_until_read(timeout)
+        stillness = self._stillness.wait(quiet=quiet, timeout=max(0.0, start + timeout - now_ms()))
+        return Stillness(has_read and stillness.still, now_ms() - start)
 
     def browser(self, url: str | None = None, *, timeout: float = 30_000) -> Page:
         """Start Chromium with a fresh profile, covering the screen, and return its page for Playwright.
@@ -296,13 +302,18 @@ class Desktop:
 
     def _wait_for_shell(self, end: float) -> None:
         """Wait until window manager, panel and bus are there, and the panel is drawn."""
-        self._link.wait(self._shell_is_ready, end - now_ms(), self._windows.fileno())
+        patience = min(_PANEL_PATIENCE, end - now_ms())
+        if not self._link.wait(self._shell_is_ready, patience, self._windows.fileno()):
+            if self._shell_lacks() == "tint2":
+                self._link.restart_panel()
+            self._link.wait(self._shell_is_ready, end - now_ms(), self._windows.fileno())
         self._link.raise_failure()
         missing = self._shell_lacks()
         if missing:
             log = tail(self._link.root / "logs" / f"{missing}.log")
             raise SetupError(
-                f"The desktop started, but {missing} is not ready after {self.config.start_timeout:.0f} ms."
+                f"The desktop started, but {missing} "
+                + ("ended." if self._link.ended_shell() else f"is not ready after {self.config.start_timeout:.0f} ms.")
                 + (f" The end of its log:\n{log}" if log else "")
             )
         self.wait_until_still(quiet=50, timeout=max(0.0, end - now_ms()))

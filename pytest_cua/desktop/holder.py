@@ -54,6 +54,8 @@ class Holder:
         self._waiting_for_bus: list[shell.ShellProgram] = []
         self._waiting_for_manager: list[shell.ShellProgram] = []
         self._bus_pid = 0
+        self._panel_pid = 0
+        self._panel_starts_left = 3
         self._is_ending = False
 
     def start(self) -> None:
@@ -259,6 +261,8 @@ class Holder:
             if program is not None:
                 self._shell_answered(program, message)
                 continue
+            if message.get("event") == "exit" and self._panel_ended(message["pid"]):
+                continue
             if message.get("event") == "started" and message["pid"] == self._bus_pid:
                 self._bus_listens()
                 continue
@@ -266,10 +270,21 @@ class Holder:
                 self._runner.send_line(line)
         return True
 
+    def _panel_ended(self, pid: int) -> bool:
+        """Start the panel again, a few times: it holds nothing, and nobody tests it."""
+        if pid != self._panel_pid or self._panel_starts_left == 0:
+            return False
+        self._panel_starts_left -= 1
+        panel = next(program for program in self._shell.values() if program.name == "tint2")
+        self._start_shell_program(panel)
+        return True
+
     def _shell_answered(self, program: shell.ShellProgram, message: dict[str, Any]) -> None:
         if "error" in message:
             self._tell({"event": "failed", "kind": "missing", "program": program.name})
             return
+        if program.name == "tint2":
+            self._panel_pid = message["pid"]
         if program.name == "dbus-daemon":
             self._bus_pid = message["pid"]
         self._tell({"event": "shell", "program": program.name, "pid": message["pid"]})

@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -26,6 +27,8 @@ _START: Final = (
 )
 _ANSWER_TIMEOUT: Final = 10_000.0
 _END_TIMEOUT: Final = 15.0
+#: Milliseconds for the holder to tell why something ended.
+_LAST_WORDS: Final = 1_000.0
 
 
 class Link:
@@ -165,6 +168,12 @@ class Link:
         self.pump()
         return self._exits.get(pid)
 
+    def restart_panel(self) -> None:
+        """End the panel; the holder starts it again."""
+        pid = self._shell.get("tint2")
+        if pid is not None:
+            self.request("signal", pid=pid, mark="none", signal=int(signal.SIGKILL))
+
     def ended_shell(self) -> str | None:
         """The name of a program of the shell that has ended, if one has."""
         self.pump()
@@ -189,7 +198,8 @@ class Link:
     def die(self, reason: str = "") -> NoReturn:
         """Raise DesktopDied with what is known about it."""
         self.check_open()
-        self.pump()
+        # a server closes its connections a moment before its end can be seen
+        self.wait(lambda: self._death, _LAST_WORDS)
         what = self._death or reason or "its X server closed the connection"
         raise DesktopDied(
             f"The desktop ended while the test still needed it: {what}. {self._why_not()}".rstrip(),

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from pytest_cua.desktop.isolation import merged, words
 from pytest_cua.desktop.link import Link, tail
 from pytest_cua.desktop.waiting import now_ms
-from pytest_cua.desktop.windows import Window, WindowReader
+from pytest_cua.desktop.windows import Mark, Window, WindowReader
 from pytest_cua.errors import BadArgument, CuaFailure, LaunchFailed, MissingProgram
 
 #: Milliseconds that a program which ended well may take until the one it handed over to shows a window.
@@ -173,12 +173,12 @@ class Launcher:
             raise self._failure(command[0], directory, answer)
         return Program(self._link, command, answer["pid"], mark, self._link.root / "logs" / log)
 
-    def window_of(self, program: Program, before: set[int], timeout: float) -> Window:
+    def window_of(self, program: Program, before: Mark, timeout: float) -> Window:
         """Wait until a program's window is there and has the keyboard.
 
         Args:
             program: Just started.
-            before: The windows there were before.
+            before: The moment before it started.
             timeout: Milliseconds.
 
         Raises:
@@ -230,7 +230,7 @@ class Launcher:
 class _WindowSearch:
     """Looks for the window that a program opened."""
 
-    def __init__(self, program: Program, windows: WindowReader, before: set[int]) -> None:
+    def __init__(self, program: Program, windows: WindowReader, before: Mark) -> None:
         self._program = program
         self._windows = windows
         self._before = before
@@ -248,9 +248,9 @@ class _WindowSearch:
         """
         code = self._program.returncode  # before the windows: what it opened is there then
         handed_over = code == 0
-        self.candidates = [
-            w for w in self._windows.read() if w.id not in self._before and self._is_mine(w, handed_over)
-        ]
+        windows = self._windows.read()
+        new = [w for w in windows if self._windows.is_new(w.id, self._before)]
+        self.candidates = [w for w in new if self._is_mine(w, handed_over)]
         if not self.candidates:
             self._check_ended(code)
             return None

@@ -8,9 +8,8 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 PREFIX: Final = "pytest-cua-"
 #: A socket's path may have 107 characters; the desktop's own paths add a few to this.
@@ -66,16 +65,19 @@ def display_of(root: Path) -> int | None:
 
 
 def remove(root: Path) -> None:
-    """Remove a tree, also where a program took away its own rights."""
+    """Remove a tree, also where a program took away its own rights. What stays behind is no error."""
+    shutil.rmtree(root, ignore_errors=True)
+    if not root.exists():
+        return
+    _allow(root)
+    for parent, names, _ in os.walk(root):  # from the top: each directory is made readable before it is entered
+        for name in names:
+            _allow(Path(parent, name))
+    shutil.rmtree(root, ignore_errors=True)
 
-    def again(function: Callable[[str], Any], path: str, _: Any) -> None:
-        with contextlib.suppress(OSError):
-            for place in (Path(path).parent, Path(path)):
-                if not place.is_symlink():
-                    place.chmod(stat.S_IRWXU)
-            if function in (os.open, os.scandir, os.listdir):
-                shutil.rmtree(path, ignore_errors=True)
-            else:
-                function(path)
 
-    shutil.rmtree(root, onerror=again)
+def _allow(directory: Path) -> None:
+    """Give ourselves all rights to a directory, never to one outside that a link in HOME points to."""
+    with contextlib.suppress(OSError):
+        if not directory.is_symlink():
+            directory.chmod(stat.S_IRWXU)

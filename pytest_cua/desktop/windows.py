@@ -6,12 +6,16 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from Xlib import X, Xatom, error
+from Xlib.protocol import event, rq
 
 from pytest_cua.desktop.connection import Connection, property_values
+from pytest_cua.desktop.waiting import wait_for
 
 #: Types that are part of the desktop, or that pass by themselves.
 _NO_WINDOWS: Final = ("DOCK", "DESKTOP", "SPLASH", "NOTIFICATION", "TOOLTIP", "DND")
 _ICONIC: Final = 3  # of WM_STATE
+#: Window managers ping too, with the time as their serial: this is twenty days after the server started.
+_FIRST_SERIAL: Final = 0x68000000
 
 
 @dataclass(frozen=True)
@@ -35,12 +39,28 @@ class Window:
     minimized: bool = False
 
 
+@dataclass(frozen=True)
+class Mark:
+    """A moment: the windows there were, and how many had closed before."""
+
+    windows: set[int]
+    closed: int
+
+
 class WindowReader:
     """Reads the windows of one display."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._types = {connection.atom(f"_NET_WM_WINDOW_TYPE_{name}") for name in _NO_WINDOWS}
+        self._closed: list[int] = []
+        self._closed_since_ping: set[int] = set()
+        self._pongs: set[int] = set()
+        self._answering: set[int] = set()
+        self._mute: set[int] = set()
+        self._serial = _FIRST_SERIAL
+        self._ping_atom = connection.atom("_NET_WM_PING")
+        connection.listeners.append(self._hear)
         with connection.use() as display:
             # every change of the list wakes who waits for one
             connection.root.change_attributes(event_mask=X.PropertyChangeMask | X.SubstructureNotifyMask)
@@ -70,6 +90,90 @@ class WindowReader:
         with self._connection.use():
             return property_values(self._connection.root, self._connection.atom(name), Xatom.WINDOW)
 
+    def mark(self) -> Mark:
+        """Remember the windows there are, to tell new ones from them.
+
+        The server gives the ids of a program that ended to the next one; so what closes from now on is heard.
+        """
+        self._connection.drain()
+        start = len(self._closed)
+        return Mark({number for number in self.ids() if self._listen(number)}, start)
+
+    def is_new(self, number: int, mark: Mark) -> bool:
+        """Whether a window has opened since a mark."""
+        return number not in mark.windows or number in self._closed[mark.closed :]
+
+    def wait_until_read(self, timeout: float) -> bool:
+        """Wait until the program with the keyboard has worked off the input that was sent to it.
+
+        It is asked by _NET_WM_PING (EWMH), which it answers when it comes to it, after all that was sent before.
+        Programs that do not know it are not waited for.
+
+        Args:
+            timeout: Milliseconds.
+
+        Returns:
+            False if it did not answer in time.
+        """
+        with self._connection.use():
+            atom = self._connection.atom("_NET_ACTIVE_WINDOW")
+            active = property_values(self._connection.root, atom, Xatom.WINDOW)[:1]
+        if not active or not active[0] or active[0] in self._mute or not self._ping(active[0]):
+            return True
+        serial = self._serial
+
+        def answered() -> bool:
+            self._connection.drain()
+            return serial in self._pongs or active[0] in self._closed_since_ping
+
+        if wait_for(answered, timeout, [self._connection.fileno()]):
+            return True
+        if active[0] not in self._answering:
+            self._mute.add(active[0])  # it says that it answers, but it never did: do not wait for it again
+        return False
+
+    def _ping(self, number: int) -> bool:
+        """Ask a window for a sign of life; False if it would give none."""
+        self._serial += 1
+        self._pongs.clear()
+        self._closed_since_ping.clear()
+        with self._connection.use() as display:
+            window = display.create_resource_object("window", number)
+            ping, protocols = self._connection.atom("_NET_WM_PING"), self._connection.atom("WM_PROTOCOLS")
+            try:
+                if not self._listen(number) or ping not in list(window.get_wm_protocols() or ()):
+                    return False
+                data = (32, [ping, self._serial, number, 0, 0])
+                window.send_event(event.ClientMessage(window=window, client_type=protocols, data=data))
+                display.sync()
+            except error.XError:
+                return False
+        return True
+
+    def _listen(self, number: int) -> bool:
+        """Hear when a window closes; False when it has."""
+        with self._connection.use() as display:
+            window = display.create_resource_object("window", number)
+            window.change_attributes(event_mask=X.StructureNotifyMask)
+            try:
+                window.get_geometry()
+            except error.XError:
+                return False
+        return True
+
+    def _hear(self, news: rq.Event) -> None:
+        if news.type == X.DestroyNotify:
+            self._closed.append(int(news.window.id))
+            self._closed_since_ping.add(int(news.window.id))
+            self._answering.discard(int(news.window.id))  # the id may be given to another
+            self._mute.discard(int(news.window.id))
+        elif news.type == X.ClientMessage and news.data[0] == 32:
+            kind, serial, number, *_ = news.data[1]
+            if kind == self._ping_atom:
+                self._pongs.add(int(serial))
+                self._answering.add(int(number))
+                self._mute.discard(int(number))
+
     def one(self, number: int) -> Window | None:
         """The window with this id, or None when it is gone, or no window for users."""
         return self._window(number, self.focus_chain())
@@ -98,8 +202,6 @@ class WindowReader:
 
     def activate(self, number: int) -> None:
         """Ask the window manager to bring a window to the top and to give it the keyboard."""
-        from Xlib.protocol import event
-
         with self._connection.use() as display:
             message = event.ClientMessage(
                 window=display.create_resource_object("window", number),

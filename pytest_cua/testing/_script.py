@@ -141,7 +141,7 @@ def as_reply(answer: Answer) -> Reply:
     for block in blocks:
         if not isinstance(block, Mapping) or "type" not in block:
             raise BadArgument(f"A script answered with {block!r} as a block of a reply; a block is a dict with a type.")
-    return Turn(tuple(cast("Sequence[Block]", blocks)))
+    return Turn(tuple(blocks))
 
 
 def _plain(value: Any) -> Any:
@@ -207,7 +207,7 @@ class ScriptedRequest:
     @property
     def turn(self) -> int:
         """The number of the reply in its conversation, from 1."""
-        return 1 + sum(message.get("role") == "assistant" for message in self.messages)
+        return 1 + len([message for message in self.messages if message.get("role") == "assistant"])
 
     @property
     def sentence(self) -> str:

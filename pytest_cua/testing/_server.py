@@ -88,7 +88,7 @@ class _Response:
 class ScriptedClaude:
     """A local server that speaks the Messages API and answers what a script says.
 
-    It is as strict as the real API is known to be: what that refuses, this refuses, with a message that names the field.
+    It is as strict as the real API is known to be: what that refuses, this refuses, and names the field.
 
     ```python
     with ScriptedClaude([use("screenshot"), finish("done")]) as claude:
@@ -196,9 +196,7 @@ class ScriptedClaude:
             response = _error(refusal.status, refusal.type, refusal.message, refusal.details)
         if response.body.get("type") == "error":
             response.body.setdefault("request_id", base["request-id"])
-        return _Response(
-            response.status, response.body, {**base, **response.headers}, response.stream, response.cut
-        )
+        return _Response(response.status, response.body, {**base, **response.headers}, response.stream, response.cut)
 
     def _answer(self, path: str, request: ScriptedRequest, data: bytes) -> _Response:
         if path != "/v1/messages":

@@ -39,6 +39,10 @@ class Rejected(Exception):
         self.details = details
 
 
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 def _refuse(path: str, what: str, details: Json | None = None) -> NoReturn:
     raise Rejected(f"{path}: {what}", details=details)
 
@@ -104,7 +108,7 @@ MODELS: Mapping[str, ModelRules] = {
 
 
 def model_rules(model: str, otherwise: str = "") -> ModelRules:
-    """The rules of `model`: those of the longest known name it begins with, else those of `otherwise`, else the widest."""
+    """The rules of the longest known name that `model` begins with, else those of `otherwise`, else the widest."""
     known = [name for name in MODELS if model == name or model.startswith(f"{name}-")]
     if known:
         return MODELS[max(known, key=len)]
@@ -113,10 +117,10 @@ def model_rules(model: str, otherwise: str = "") -> ModelRules:
 
 # ------------------------------------------------------------------------------------------------ headers and fields
 VERSIONS = ("2023-06-01", "2026-10-21")
-REQUEST_FIELDS = frozenset(
+REQUEST_FIELDS = _names(
     "billing_policy cache_control compaction container context_management diagnostics fallback_credit_token fallbacks"
     " inference_geo max_tokens mcp_servers messages metadata model output_config service_tier speed stop_sequences"
-    " stream system thinking thread tool_choice tools".split()
+    " stream system thinking thread tool_choice tools"
 )
 BETA_OF_FIELD: Mapping[str, str] = {  # the header must hold a beta that begins so
     "thread": THREADS_BETA,
@@ -211,7 +215,7 @@ def _check_thinking(body: Json, betas: Collection[str], rules: ModelRules) -> No
     thinking = body.get("thinking")
     if thinking is None:
         return
-    kind = thinking.get("type") if isinstance(thinking, dict) else None
+    kind = _kind(thinking)
     if kind not in THINKING_FIELDS:
         _refuse("thinking.type", f"Input should be one of {', '.join(map(repr, THINKING_FIELDS))}")
     _check_keys(f"thinking.{kind}", thinking, THINKING_FIELDS[kind])
@@ -291,6 +295,11 @@ def _check_keys(path: str, value: Any, allowed: Collection[str]) -> None:
             _refuse(f"{path}.{key}", "Extra inputs are not permitted")
 
 
+def _kind(value: Any) -> str:
+    """The `type` of an object, or nothing."""
+    return str(value.get("type", "")) if isinstance(value, dict) else ""
+
+
 def _is_int(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
@@ -356,14 +365,14 @@ _COMMON = frozenset({"name", "allowed_callers", "cache_control", "defer_loading"
 _NAMED = frozenset({"name"})
 _DISPLAY = frozenset({"display_width_px", "display_height_px"})
 _TOOLSET_FIELDS = frozenset({"configs", "cache_control"})
-COMPUTER_MEMBERS = frozenset(
+COMPUTER_MEMBERS = _names(
     "cursor_position double_click hold_key key left_click left_click_drag left_mouse_down left_mouse_up middle_click"
-    " mouse_move right_click screenshot scroll triple_click type wait zoom".split()
+    " mouse_move right_click screenshot scroll triple_click type wait zoom"
 )
-BROWSER_MEMBERS = frozenset(
+BROWSER_MEMBERS = _names(
     "close_tab double_click file_upload find form_input get_page_text hold_key hover javascript_exec key left_click"
     " left_click_drag left_mouse_down left_mouse_up list_tabs middle_click mouse_move navigate new_tab read_console"
-    " read_network read_page right_click screenshot scroll scroll_to switch_tab triple_click type wait zoom".split()
+    " read_network read_page right_click screenshot scroll scroll_to switch_tab triple_click type wait zoom"
 )
 
 
@@ -477,7 +486,7 @@ CHOICE_FIELDS: Mapping[str, frozenset[str]] = {
 def _check_tool_choice(choice: Any, names: Sequence[str], any_tools: bool, rules: ModelRules, model: str) -> None:
     if choice is None:
         return
-    kind = choice.get("type") if isinstance(choice, dict) else None
+    kind = _kind(choice)
     if kind not in CHOICE_FIELDS:
         _refuse("tool_choice.type", f"Input should be one of {', '.join(map(repr, CHOICE_FIELDS))}")
     _check_keys(f"tool_choice.{kind}", choice, CHOICE_FIELDS[kind])
@@ -511,11 +520,11 @@ REQUIRED_FIELDS: Mapping[str, tuple[str, ...]] = {
 USER_BLOCKS = frozenset({"text", "image", "document", "tool_result"})
 ASSISTANT_BLOCKS = frozenset({"text", "thinking", "redacted_thinking", "tool_use"})
 RESULT_BLOCKS = frozenset({"text", "image", "document"})
-OTHER_BLOCKS = frozenset(  # of server tools and betas: let through without a look inside
+OTHER_BLOCKS = _names(  # of server tools and betas: let through without a look inside
     "search_result server_tool_use web_search_tool_result web_fetch_tool_result advisor_tool_result mcp_tool_use"
     " code_execution_tool_result bash_code_execution_tool_result text_editor_code_execution_tool_result"
     " tool_search_tool_result mcp_tool_result container_upload compaction mcp_tool_listing fallback tool_reference"
-    " browser_state".split()
+    " browser_state"
 )
 
 
@@ -568,7 +577,7 @@ def _check_text(text: Any, path: str) -> None:
 def _check_block(block: Any, path: str, allowed: Collection[str]) -> None:
     if not isinstance(block, dict):
         _refuse(path, "Input should be a valid dictionary")
-    kind = block.get("type")
+    kind = _kind(block)
     if kind in OTHER_BLOCKS:
         return
     if kind not in BLOCK_FIELDS or kind not in allowed:
@@ -805,7 +814,7 @@ def _images_of(message: Json, number: int) -> Iterator[_Placed]:
 
 # --------------------------------------------------------------------------------------- what the model itself wrote
 def digests(messages: Sequence[Json], before: str = "") -> list[str]:
-    """A digest for each message of all up to it, without the places of `cache_control`, which move from turn to turn."""
+    """For each message a digest of all up to it, but for `cache_control`, whose places move from turn to turn."""
     chain: list[str] = []
     for message in messages:
         content = message["content"]

@@ -28,11 +28,11 @@ def probe(running: Desktop) -> Iterator[Desktop]:
     running.wait_until_still(quiet=50)
     running.file("events.jsonl").unlink()
     yield running
-    assert down(running) == []
+    eventually(lambda: not down(running))
 
 
 def down(desktop: Desktop) -> list[str]:
-    """The keys and buttons that the server has down."""
+    """The keys and buttons that the server has down. A window manager that looks at a click first holds up the rest."""
     with desktop.keyboard._connection.use() as display:
         keys = [f"key {8 * i + b}" for i, byte in enumerate(display.query_keymap()) for b in range(8) if byte >> b & 1]
         mask = display.screen().root.query_pointer().mask
@@ -66,6 +66,16 @@ def test_text_arrives_as_it_is(desktop: Desktop, text: str) -> None:
     desktop.wait_until_still()
     desktop.keyboard.press("ctrl+s")
     eventually(lambda: desktop.file("text.txt").exists() and desktop.file("text.txt").read_text() == text)
+
+
+def test_after_a_long_text_the_screen_is_still_only_when_all_of_it_was_read(desktop: Desktop) -> None:
+    desktop.launch("mousepad", "long.txt")
+    text = "lorem ipsum dolor sit\n" * 100
+    desktop.keyboard.type(text)
+    assert desktop.wait_until_still().still
+    desktop.keyboard.press("ctrl+s")
+    assert desktop.wait_until_still().still
+    assert desktop.file("long.txt").read_text() == text
 
 
 def test_text_that_cannot_be_typed_types_nothing(probe: Desktop) -> None:
@@ -112,7 +122,7 @@ def test_an_unknown_key_is_an_error_and_presses_nothing(probe: Desktop) -> None:
     with pytest.raises(BadArgument, match="'Retrun' is no key") as caught:
         probe.keyboard.press("ctrl+Retrun")
     assert "Return" in caught.value.hints[0]
-    assert down(probe) == []
+    eventually(lambda: not down(probe))
 
 
 @pytest.mark.parametrize(("button", "expected"), [(1, 1), (2, 2), (3, 3)])
@@ -142,7 +152,7 @@ def test_a_modifier_is_held_during_a_click_and_not_after(probe: Desktop) -> None
     probe.pointer.click(*middle(probe, dy=60), modifiers="ctrl+shift")
     event = eventually(lambda: events(probe, "press"))[0]
     assert event["state"] & (SHIFT | CTRL) == SHIFT | CTRL
-    assert down(probe) == []
+    eventually(lambda: not down(probe))
 
 
 def test_a_drag_is_seen_step_by_step(probe: Desktop) -> None:
@@ -160,7 +170,7 @@ def test_buttons_can_be_pressed_and_released_apart(probe: Desktop) -> None:
     start, end = middle(probe, -50), middle(probe, 50)
     probe.pointer.move(*start)
     probe.pointer.press()
-    assert down(probe) == ["button 1"]
+    eventually(lambda: down(probe) == ["button 1"])
     probe.pointer.move(*end)
     probe.pointer.release()
     release = eventually(lambda: events(probe, "release"))[0]
@@ -206,7 +216,7 @@ def test_a_failing_action_releases_what_it_pressed(probe: Desktop, monkeypatch: 
     monkeypatch.setattr(type(probe.pointer), "_button", failing)
     with pytest.raises(KeyboardInterrupt):
         probe.pointer.click(*middle(probe), modifiers="shift")
-    assert down(probe) == []
+    eventually(lambda: not down(probe))
 
 
 def test_release_all_releases_also_what_others_pressed(probe: Desktop) -> None:
@@ -218,9 +228,9 @@ def test_release_all_releases_also_what_others_pressed(probe: Desktop) -> None:
         display.sync()
     probe.pointer.move(*middle(probe))
     probe.pointer.press()
-    assert down(probe) == ["key 38", "button 1"]
+    eventually(lambda: down(probe) == ["key 38", "button 1"])
     probe.release_input()
-    assert down(probe) == []
+    eventually(lambda: not down(probe))
 
 
 @pytest.mark.parametrize(

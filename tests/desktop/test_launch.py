@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,26 @@ def test_it_waits_for_the_window_and_its_focus(desktop: Desktop) -> None:
     eventually(lambda: desktop.file("notes.txt").exists() and desktop.file("notes.txt").read_text() == "lost?")
 
 
+SHY = """
+import Xlib.display, Xlib.Xatom
+display = Xlib.display.Display()
+window = display.screen().root.create_window(0, 0, 200, 100, 0, display.screen().root_depth)
+window.set_wm_name("shy")
+window.change_property(display.get_atom("_NET_WM_USER_TIME"), Xlib.Xatom.CARDINAL, 32, [0])
+window.map()
+while True:
+    display.next_event()
+"""
+
+
+def test_a_window_that_opens_without_the_focus_is_given_it(desktop: Desktop) -> None:
+    launch_probe(desktop)
+    # a user time of 0 says: do not give me the focus (EWMH)
+    program = desktop.launch(sys.executable, "-c", SHY)
+    assert program.window is not None
+    assert (program.window.title, program.window.focused) == ("shy", True)
+
+
 def test_a_window_opened_by_a_descendant_counts(desktop: Desktop) -> None:
     program = desktop.launch("/bin/sh", "-c", f"/usr/bin/python3 {PROBE} & wait")
     assert program.window is not None
@@ -44,6 +65,14 @@ def test_the_second_window_of_a_program_is_told_from_the_first(desktop: Desktop)
     assert [w.title for w in desktop.windows()] == ["first", "second"]
     assert [w.focused for w in desktop.windows()] == [False, True]
     assert first.window != second.window
+
+
+def test_a_window_that_takes_over_the_id_of_one_that_just_closed_is_new(desktop: Desktop) -> None:
+    for number in range(4):
+        program = launch_probe(desktop, "--title", number)
+        assert program.window is not None
+        assert program.window.title == str(number)
+        program.kill()  # and not waited for: the window manager may still know the window
 
 
 def test_an_unknown_program(desktop: Desktop) -> None:

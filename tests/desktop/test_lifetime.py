@@ -104,6 +104,18 @@ def test_an_abandoned_directory_is_told_from_one_in_use(desktop: Desktop) -> Non
     assert desktop.home.parent not in trees.abandoned()
 
 
+def test_what_programs_did_to_their_directories_does_not_keep_them(desktop: Desktop, tmp_path: Path) -> None:
+    tmp_path.chmod(0o755)
+    temporary = desktop.home.parent.parent
+    modes = [place.stat().st_mode for place in (tmp_path, temporary)]
+    script = f"mkdir -p locked/inner; touch locked/inner/x; ln -s {tmp_path} link; chmod 0 locked/inner locked ."
+    desktop.launch("/bin/sh", "-c", script, wait=False).wait()
+    desktop.close()
+    assert not desktop.home.exists()
+    trees.remove(desktop.home.parent)  # again, as when holder and runner both do it
+    assert [place.stat().st_mode for place in (tmp_path, temporary)] == modes
+
+
 def test_an_interrupt_of_the_runner_does_not_end_the_desktop_before_its_time(desktop: Desktop) -> None:
     # Ctrl+C reaches the whole process group of the terminal; the holder is in none of them
     assert os.getpgid(desktop._link.holder_pid) != os.getpgid(0)
@@ -242,11 +254,37 @@ def test_a_missing_program_names_its_package(
                 link.symlink_to(file)
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("pytest_cua.desktop.isolation._SYSTEM_PATH", str(tmp_path))
-    before = set(trees.temporary_directory().glob("pytest-cua-*"))
+    made: list[Path] = []
+    make = trees.make
+
+    def noting() -> tuple[Path, int]:
+        root, lock = make()
+        made.append(root)
+        return root, lock
+
+    monkeypatch.setattr(trees, "make", noting)
     with pytest.raises(MissingProgram, match=missing) as caught:
         Desktop.start(DesktopConfig(expose=(tmp_path,)))
     assert hint in caught.value.hints
-    assert set(trees.temporary_directory().glob("pytest-cua-*")) == before
+    assert [root.exists() for root in made] == [False]
+
+
+def test_a_panel_that_does_not_show_itself_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    panel = tmp_path / "tint2"
+    panel.write_text('#!/bin/sh\n[ -e ~/.again ] && exec /usr/bin/tint2 "$@"\ntouch ~/.again\nsleep 1000\n')
+    panel.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with Desktop.start(DesktopConfig(expose=(tmp_path,))) as desktop:
+        assert desktop.file(".again").exists()
+        assert desktop._windows.docks()
+        assert desktop.processes() == []
+
+
+def test_a_panel_that_ended_is_started_again(desktop: Desktop) -> None:
+    old = desktop._link._shell["tint2"]
+    desktop._link.restart_panel()
+    eventually(lambda: desktop._link.ended_shell() is None and desktop._link._shell["tint2"] != old)
+    eventually(desktop._windows.docks)
 
 
 def test_a_missing_server_offers_offline(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,7 +117,7 @@ def test_a_still_screen_is_still_after_the_quiet_time(desktop: Desktop) -> None:
 
 def test_it_waits_for_a_program_that_draws_for_a_while(desktop: Desktop) -> None:
     desktop.launch("/usr/bin/python3", PROBE, "--moving", 1000, wait=False)
-    eventually(lambda: desktop.windows())
+    eventually(desktop.windows)
     stillness = desktop.wait_until_still(quiet=200)
     assert stillness.still
     assert events(desktop, "stopped")
@@ -128,10 +128,21 @@ def test_it_waits_for_a_program_that_draws_for_a_while(desktop: Desktop) -> None
 
 def test_a_program_that_never_stops_is_told_and_is_no_error(desktop: Desktop) -> None:
     desktop.launch("/usr/bin/python3", PROBE, "--moving", -1, wait=False)
-    eventually(lambda: desktop.windows())
+    eventually(desktop.windows)
     stillness = desktop.wait_until_still(quiet=150, timeout=600)
     assert not stillness.still
     assert 600 <= stillness.waited_ms < 1500
+
+
+def test_a_program_that_does_not_read_its_input_is_not_still(desktop: Desktop) -> None:
+    program = desktop.launch("mousepad", "a.txt")
+    stop = desktop.launch("/bin/sh", "-c", f"kill -STOP {program.pid}", wait=False)
+    stop.wait()
+    stillness = desktop.wait_until_still(timeout=400)
+    assert not stillness.still
+    assert 400 <= stillness.waited_ms < 1500
+    desktop.launch("/bin/sh", "-c", f"kill -CONT {program.pid}", wait=False).wait()
+    assert desktop.wait_until_still().still
 
 
 def test_what_is_drawn_without_changing_a_pixel_is_no_change(desktop: Desktop) -> None:
@@ -151,7 +162,7 @@ def test_the_fallback_without_damage_sees_changes_too(desktop: Desktop, monkeypa
     monkeypatch.setattr(damage, "extname", "NO-DAMAGE")
     watch = StillnessWatch(desktop._windows._connection, desktop._screen)
     desktop.launch("/usr/bin/python3", PROBE, "--moving", 600, wait=False)
-    eventually(lambda: desktop.windows())
+    eventually(desktop.windows)
     assert watch.wait(quiet=200, timeout=5000).still
     assert events(desktop, "stopped")
 
