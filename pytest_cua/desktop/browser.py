@@ -49,6 +49,10 @@ _FLAGS: Final = (
 )
 
 
+#: Resolves after two frames: a page that is loaded may still be white on the screen.
+_PAINTED: Final = "() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done())))"
+
+
 class Browsers:
     """The browsers of one desktop, and the Playwright connections to them.
 
@@ -95,6 +99,7 @@ class Browsers:
         if url is not None:
             page.goto(url, timeout=timeout)
         page.bring_to_front()
+        page.evaluate(_PAINTED)
         return page
 
     def close(self) -> None:

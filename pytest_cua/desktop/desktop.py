@@ -276,7 +276,9 @@ class Desktop:
                 'desktop.browser() cannot look into a browser on a desktop with isolation="no-network".',
                 'use isolation="bubblewrap", or launch("chromium", ...) and look at the screen',
             )
-        return self._browsers.open(url, timeout)
+        page = self._browsers.open(url, timeout)
+        self.wait_until_still(timeout=timeout)
+        return page
 
     def processes(self) -> list[tuple[int, list[str]]]:
         """What runs on the desktop besides its shell: the process and its command line.

@@ -69,6 +69,18 @@ class RecordedProgram:
         raise NeedsApplication(f"launch({self.argv[0]!r}).{what} needs the application")
 
 
+class RecordedPage:
+    """Stands for a browser's page, of which nothing was recorded: touching it needs the application."""
+
+    def __repr__(self) -> str:
+        return "RecordedPage()"
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("__"):  # what Python and pytest ask of any object
+            raise AttributeError(name)
+        _needs(f"browser() -> page.{name}")
+
+
 class RecordedDesktop:
     """Has the surface of `Desktop`, and no application.
 
@@ -166,8 +178,8 @@ class RecordedDesktop:
         _needs("read_windows()")
 
     def browser(self, url: str | None = None, *, timeout: float = 30_000) -> Any:
-        """Raises NeedsApplication."""
-        _needs("browser()")
+        """Start nothing, and return what stands for the page; touching it needs the application."""
+        return RecordedPage()
 
     def processes(self) -> list[tuple[int, list[str]]]:
         """Raises NeedsApplication."""

@@ -151,7 +151,7 @@ def test_a_recorded_file_that_did_not_exist() -> None:
         lambda d: d.file("a").exists(),
         lambda d: d.file("a").host_path,
         lambda d: d.home,
-        lambda d: d.browser(),
+        lambda d: d.browser().title(),
         lambda d: d.processes(),
         lambda d: d.pointer,
         lambda d: d.keyboard,

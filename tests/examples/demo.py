@@ -49,7 +49,7 @@ class Result:
     """What one run of pytest said of each test: its outcome and the text of a failure or skip."""
 
     outcomes: dict[str, tuple[str, str]]
-    output: str
+    failures: list[str]  # each in full
 
     def of(self, outcome: str) -> list[str]:
         return [text for kind, text in self.outcomes.values() if kind == outcome]
@@ -70,7 +70,8 @@ def run(*arguments: str, **environment: str) -> Result:
         )
         if not report.exists():
             raise SystemExit(f"demo: pytest did not run:\n{done.stdout}{done.stderr}")
-        return Result(dict(_outcomes(report)), done.stdout)
+        failures = [child.text or "" for child in ET.parse(report).iter("failure")]
+        return Result(dict(_outcomes(report)), failures)
 
 
 def _outcomes(report: Path) -> Iterable[tuple[str, tuple[str, str]]]:
@@ -166,8 +167,8 @@ def compare() -> tuple[int, int, dict[str, Result]]:
 
 def show_drift(lies: dict[str, Result]) -> None:
     say("\n4. One failure in full (invoice:label), as pytest prints it:\n")
-    message = next((text for text in lies["invoice:label"].of("failure") if "ScreenDrift" in text), None)
-    say(textwrap.indent(message or "(no drift was reported)", "   | "))
+    message = next((text for text in lies["invoice:label"].failures if "ScreenDrift" in text), "(no drift was reported)")
+    say(textwrap.indent(message.replace(f"{ROOT}/", ""), "   | "))
 
 
 def offline() -> Result:
