@@ -25,6 +25,8 @@ CuaError                      every error of pytest-cua; carries hints, each one
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import ClassVar
 
 
 class CuaError(Exception):
@@ -113,7 +115,17 @@ class BadArgument(SetupError, ValueError):
 
 
 class NeedsApplication(Exception):
-    """`offline` has no recorded answer for this: the test ends as skipped, never as passed."""
+    """`offline` has no recorded answer for this: the test ends as skipped, never as passed.
+
+    It is noted when it is made, so that a test that catches it does not pass either.
+    """
+
+    noted_by: ClassVar[list[Callable[[str], None]]] = []
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason)
+        for note in self.noted_by:
+            note(reason)
 
 
 for _error in [v for v in vars().values() if isinstance(v, type) and issubclass(v, Exception)]:

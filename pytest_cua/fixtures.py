@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_cua.errors import BadArgument
 from pytest_cua.session import RunSession, TestState
 from pytest_cua.settings import Settings, with_marker
 
@@ -32,7 +34,11 @@ def _cua_test(request: pytest.FixtureRequest) -> Iterator[TestState]:
     """What belongs to one test: settings, evidence, folder, artifacts."""
     item = request.node
     session = request.config.stash[SESSION]
-    state = session.begin(item.nodeid, with_marker(session.settings, item), rootpath=request.config.rootpath)
+    try:
+        settings = with_marker(session.settings, item)
+    except pytest.UsageError as error:
+        raise BadArgument(str(error)) from None
+    state = session.begin(item.nodeid, settings, rootpath=request.config.rootpath)
     item.stash[TEST] = state
     yield state
     state.close()
@@ -78,14 +84,24 @@ def cua(request: pytest.FixtureRequest, _cua_test: TestState) -> Iterator[Cua]:
     """Gives sentences to Claude, recorded once and replayed: `cua.do("...")`, `cua.desktop`."""
     state = _cua_test
     state.open_cassette()
-    if state.recording:
-        client = request.getfixturevalue("cua_client")
-    else:
-        client = None
+    client = request.getfixturevalue("cua_client") if state.recording else None
     desktop = request.getfixturevalue("desktop")
     state.open_http(client, _vcr_config(request))
+    state.goes_on = _goes_on(request)
     yield state.make_cua(desktop, client, request.getfixturevalue("cua_confirm"))
-    state.commit()
+    state.settle_fixtures()
+
+
+def _goes_on(request: pytest.FixtureRequest) -> bool:
+    """Whether a fixture of the test uses `cua` and has something to do after the test, such as a step or an expect."""
+    definitions = {name: found[-1] for name, found in request.node._fixtureinfo.name2fixturedefs.items() if found}
+    users = {"cua", "desktop"}
+    grown = True
+    while grown:
+        more = {name for name, definition in definitions.items() if users & set(definition.argnames)} - users
+        grown, users = bool(more), users | more
+    after = [definitions[name].func for name in users & set(definitions)]
+    return any(inspect.isgeneratorfunction(f) and not f.__module__.startswith("pytest_cua.") for f in after)
 
 
 def _vcr_config(request: pytest.FixtureRequest) -> dict[str, Any]:
@@ -105,7 +121,24 @@ def finish_call(item: pytest.Item, error: BaseException | None) -> None:
     state = item.stash.get(TEST, None)
     if state is None or isinstance(error, (KeyboardInterrupt, SystemExit, pytest.exit.Exception)):
         return
+    state.settle(error)
+
+
+def end_test(item: pytest.Item, *, passed: bool) -> None:
+    """Everything of the test is over: its recording takes its place, or is kept aside.
+
+    Args:
+        item: The test.
+        passed: Whether all fixtures ended without an error.
+
+    Raises:
+        CassetteUnwritable: The recording cannot take its place.
+    """
+    state = item.stash.get(TEST, None)
+    if state is None:
+        return
     try:
-        state.settle(error)
+        state.end(passed=passed)
     finally:
-        item.user_properties.extend(state.properties())
+        kept = [pair for pair in item.user_properties if not pair[0].startswith("cua_")]  # of an earlier run of it
+        item.user_properties[:] = [*kept, *state.properties()]

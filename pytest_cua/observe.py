@@ -47,12 +47,12 @@ class TestContext:
     notes: list[str] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
     needs: str | None = None  # what `offline` could not answer; kept, so that no `except` can hide it
+    latch: Any = None  # the first mismatch, once a cassette is open
 
     @property
     def is_offline(self) -> bool:
         """Whether everything comes from the cassette."""
         return not self.settings.has_desktop
-
 
     def needs_application(self, what: str) -> NoReturn:
         """End the test as skipped, now, or at its end if something catches this.
@@ -60,11 +60,23 @@ class TestContext:
         Raises:
             NeedsApplication: Always.
         """
-        self.needs = self.needs or f"needs the application: {what}"
-        raise NeedsApplication(self.needs)
+        raise NeedsApplication(f"needs the application: {what}")  # noted by `note_need`
+
+    def note_need(self, reason: str) -> None:
+        """Remember the first thing that `offline` could not answer, unless the test had failed before."""
+        if self.is_offline and (self.latch is None or self.latch.error is None):
+            self.needs = self.needs or reason
 
 
 current: list[TestContext] = []  # the innermost is the test that runs now
+
+
+def _note_need(reason: str) -> None:
+    if current:
+        current[-1].note_need(reason)
+
+
+NeedsApplication.noted_by.append(_note_need)
 
 
 class TestObserver:
@@ -100,11 +112,7 @@ class TestObserver:
         keeper: Any = self.context.keeper
         if keeper is None:
             return read()  # a recorded desktop without a cassette says itself that it needs the application
-        try:
-            value = keeper.recorded_observation(kind, subject, self.desktop)
-        except NeedsApplication as error:
-            self.context.needs = self.context.needs or str(error)
-            raise
+        value = keeper.recorded_observation(kind, subject, self.desktop)
         if kind == "windows":
             from pytest_cua.desktop.desktop import Window
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Generator
+import textwrap
+from collections.abc import Callable, Generator
 from typing import Any
 
 import pytest
 
-from pytest_cua.errors import CuaError, NeedsApplication
+from pytest_cua.errors import NeedsApplication
 from pytest_cua.fixtures import (  # noqa: F401  fixtures are found by being here
     SESSION,
+    TEST,
     _cua_test,
     computer,
     cua,
@@ -18,10 +20,12 @@ from pytest_cua.fixtures import (  # noqa: F401  fixtures are found by being her
     cua_confirm,
     desktop,
     desktop_factory,
+    end_test,
     finish_call,
     session_of,
 )
-from pytest_cua.settings import Settings, add_options, session_settings
+from pytest_cua.reports import show_user_lines
+from pytest_cua.settings import Settings, add_options, check_markers, session_settings
 
 _MARKER = (
     "cua(**settings): settings of pytest-cua for one test, such as max_turns=10, timeout=20_000, size=(1024, 768), "
@@ -60,30 +64,41 @@ def pytest_pycollect_makeitem(
     made = yield
     settings: Settings = collector.config.stash[SESSION].settings
     if made is not None and settings.strict and inspect.isfunction(obj) and "cua" in obj.__code__.co_varnames:
-        _refuse_vacuous(collector, name, obj)
+        item = made[0] if isinstance(made, list) and made else made
+        if isinstance(item, pytest.Function):
+            _refuse_vacuous(collector, name, item, obj)
     return made
 
 
-def _refuse_vacuous(collector: pytest.Module | pytest.Class, name: str, obj: Any) -> None:
+def _refuse_vacuous(
+    collector: pytest.Module | pytest.Class, name: str, item: pytest.Function, obj: Callable[..., Any]
+) -> None:
     from pytest_cua.assertions.evidence import ADVICE, provably_vacuous
 
-    marks = getattr(obj, "pytestmark", [])
-    if any(mark.name == "cua" and mark.kwargs.get("strict") is False for mark in marks):
+    if any(mark.kwargs.get("strict") is False for mark in item.iter_markers("cua")):
         return
     given: set[str] = set()
-    for mark in marks:
-        if mark.name == "parametrize" and mark.args:
+    for mark in item.iter_markers("parametrize"):
+        if mark.args and not mark.kwargs.get("indirect"):  # an indirect one is a fixture, which may assert
             names = mark.args[0]
             given |= {n.strip() for n in names.split(",")} if isinstance(names, str) else set(names)
     try:
-        source = inspect.cleandoc("\n" + inspect.getsource(obj))
+        source = textwrap.dedent(inspect.getsource(obj))
     except OSError:
         return
-    if provably_vacuous(source, params=frozenset(given)):
+    if provably_vacuous(source, fixtures=frozenset(item.fixturenames) - given):
         raise collector.CollectError(
             f"{collector.nodeid}::{name} gives steps to the agent and asserts nothing, so it could never fail.\n"
             f"hint: {ADVICE}"
         )
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """A marker argument that cannot be meant so ends the run before anything is started."""
+    if hasattr(config, "workerinput"):
+        return  # pytest-xdist takes a usage error in a worker for a crash; there the test's own set-up tells it
+    check_markers(config.stash[SESSION].settings, items)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -97,7 +112,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
             raise
         finish_call(item, None)
     except NeedsApplication as reason:
-        pytest.skip(str(reason))
+        raise _skipped(reason) from None
     return result
 
 
@@ -107,22 +122,40 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
     try:
         return (yield)
     except NeedsApplication as reason:
-        pytest.skip(str(reason))
+        raise _skipped(reason) from None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    """A recording takes its place when the test and every fixture of it have passed."""
+    try:
+        result = yield
+    except NeedsApplication as reason:
+        end_test(item, passed=False)
+        raise _skipped(reason) from None
+    except BaseException:
+        end_test(item, passed=False)
+        raise
+    end_test(item, passed=True)
+    return result
+
+
+def _skipped(reason: NeedsApplication) -> BaseException:
+    # told at the place of the test, not of this line
+    return pytest.skip.Exception(str(reason), _use_item_location=True)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-    """Errors of ours as one paragraph, the steps as one section."""
+    """Errors of ours with the user's lines alone, the steps as one section."""
+    shown = show_user_lines(item, call.excinfo) if call.excinfo else None
     report = yield
-    error = call.excinfo.value if call.excinfo else None
-    if isinstance(error, CuaError) and call.when != "call":
-        report.longrepr = f"{type(error).__module__}.{type(error).__name__}: {error}"
-    item.config.stash[SESSION].report(item, report)
+    if shown is not None:
+        shown(report)
+    state = item.stash.get(TEST, None)
+    if state is not None and report.when != "teardown" and (lines := state.steps_section()):
+        report.sections.append(("Computer-use steps", "\n".join(lines)))
     return report
-
-
-def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Nothing is kept here; what a worker knows travels in `user_properties`."""
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:

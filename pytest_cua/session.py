@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from pytest_cua.observe import TestContext
     from pytest_cua.settings import Settings
 
+NEEDS = "needs the application"  # in every reason for which `offline` skips
 _FONT = Path("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf")
 
 
@@ -42,19 +45,9 @@ class RunSession:
         current.append(context)
         return TestState(test, settings, context, purse=self._purse, rootpath=rootpath)
 
-    def report(self, item: Any, report: Any) -> None:
-        """Add the steps of a test to its report, as one section."""
-        from pytest_cua.fixtures import TEST
-
-        state = item.stash.get(TEST, None)
-        if state is None or report.when == "teardown":
-            return
-        if lines := state.steps_section():
-            report.sections.append(("Computer-use steps", "\n".join(lines)))
-
     def summary(self, reporter: Any) -> None:
         """The lines at the end of a run."""
-        properties = [dict(r.user_properties) for r in _reports(reporter) if r.when == "call"]
+        properties = [dict(r.user_properties) for r in _reports(reporter) if getattr(r, "when", None) == "teardown"]
         ours = [p for p in properties if "cua_mode" in p]
         if not ours and self.settings.mode == "replay":
             return
@@ -71,7 +64,15 @@ class RunSession:
         if recorded or kept:
             reporter.line(_cost_line([p for p in ours if "cua_recorded" in p or "cua_kept" in p]))
         if self.settings.mode == "offline":
-            reporter.line("application not exercised: offline judges prompts, tools and test code on what was recorded")
+            self._offline_summary(reporter)
+
+    def _offline_summary(self, reporter: Any) -> None:
+        for report in reporter.stats.get("skipped", ()):
+            if isinstance(report.longrepr, tuple) and NEEDS in report.longrepr[2]:
+                reporter.line(f"not judged: {report.nodeid}: {report.longrepr[2].removeprefix('Skipped: ')}")
+        reporter.line("application not exercised: offline judges prompts, tools and test code on what was recorded")
+        if self.judged_nothing(reporter):
+            reporter.line("every test was skipped, so nothing was judged: this run counts as failed", red=True)
 
     def judged_nothing(self, reporter: Any) -> bool:
         """Whether this was an offline run in which every test was skipped."""
@@ -118,6 +119,7 @@ class TestState:
     _latch: Any = None
     _http: Any = None
     _committed: bool = False
+    goes_on: bool = False  # a fixture of the user's has more to do after the test
 
     # ------------------------------------------------------------------ set-up
 
@@ -132,7 +134,7 @@ class TestState:
         from pytest_cua.trace import Run
 
         self._run = Run(test=self.test, mode=self.settings.mode)
-        self._latch = Latch()
+        self._latch = self.context.latch = Latch()
         mode = self.settings.mode
         self.recording = mode == "record"
         if mode != "record":
@@ -180,9 +182,21 @@ class TestState:
             home=settings.home,
             expose=(self.rootpath,),
         )
-        desktop = Desktop.start(config, observer=observer, name=name)
+        desktop: Any = Desktop.start(config, observer=observer, name=name)
         self.desktops.append(desktop)
+        desktop.browser = self._counted(desktop.browser)
         return desktop
+
+    def _counted(self, browser: Callable[..., Any]) -> Callable[..., Any]:
+        """`Desktop.browser`, whose page the test reads without us: it is counted as given."""
+
+        @functools.wraps(browser)
+        def given(*args: Any, **kwargs: Any) -> Any:
+            page = browser(*args, **kwargs)
+            self.context.evidence.handle_given()
+            return page
+
+        return given
 
     def make_cua(self, desktop: Any, client: Any, confirm: Callable[[Any], bool] | None) -> Cua:
         """The object that the test gets."""
@@ -277,25 +291,47 @@ class TestState:
             CuaFailure: A latched or collected failure, or a vacuous test.
         """
         try:
-            if self.context.needs is not None:
-                raise NeedsApplication(self.context.needs)
-            hidden = self._latch.error if self._latch else None
-            if hidden is not None and error is not hidden:
-                raise hidden from error
+            self._raise_hidden(error)
             if error is None:
-                self._judge()
+                self._raise_soft_failures()
+                if not self.goes_on:
+                    self._judge()
                 self.passed = True
         finally:
             if not self.passed:
                 self._keep_aside()
 
-    def _judge(self) -> None:
-        from pytest_cua.assertions.evidence import ADVICE
+    def settle_fixtures(self) -> None:
+        """The user's fixtures that use `cua` have ended: settle what they did after the test.
 
+        Raises:
+            CuaFailure: As `settle`.
+        """
+        if not self.passed:
+            return
+        self.passed = False
+        self._raise_hidden(None)
+        self._raise_soft_failures()
+        if self.goes_on:
+            self._judge()
+        self.passed = True
+
+    def _raise_hidden(self, error: BaseException | None) -> None:
+        if self.context.needs is not None:
+            raise NeedsApplication(self.context.needs)
+        hidden = self._latch.error if self._latch else None
+        if hidden is not None and error is not hidden:
+            raise hidden from None
+
+    def _raise_soft_failures(self) -> None:
         if self.context.soft_failures:
             from pytest_cua.assertions.expect import raise_soft_failures
 
             raise_soft_failures(self.context)
+
+    def _judge(self) -> None:
+        from pytest_cua.assertions.evidence import ADVICE
+
         if self.cua is not None and not self.recording:
             self._keeper.finish(len(self._run.steps))
         if self.settings.strict and self.cua is not None and not self.context.evidence.is_enough:
@@ -310,12 +346,20 @@ class TestState:
             elif self._writer is not None:
                 self._writer.keep_aside()
 
-    def commit(self) -> None:
-        """The test passed and its fixtures are done: the new recording takes its place."""
-        self._close_http()
-        if self.recording and self.passed and not self._committed:
+    def end(self, *, passed: bool) -> None:
+        """The test's fixtures are done: when all of it passed, the new recording takes its place.
+
+        Raises:
+            CassetteUnwritable: It cannot.
+        """
+        self.passed = self.passed and passed
+        if self.recording and self.passed and not self._committed and self._keeper is not None:
+            self._close_http()
             self._committed = True
+            self.passed = False  # until it lies there
             self._keeper.close(passed=True)
+            self.passed = True
+        self._keep_aside()
 
     def close_desktops(self) -> None:
         """End every desktop of the test."""
@@ -324,10 +368,12 @@ class TestState:
             desktop.close()
 
     def close(self) -> None:
-        """Forget the test."""
+        """Forget the test; a recording that passed waits for `end`."""
         from pytest_cua.observe import current
 
-        self._keep_aside()
+        self._close_http()
+        if not self.passed:
+            self._keep_aside()
         if self.context in current:
             current.remove(self.context)
 
@@ -337,12 +383,15 @@ class TestState:
         """The steps so far, a line each."""
         lines: list[str] = []
         for step in self._run.steps if self._run else ():
-            mark = "✗" if step.error else "✓"
+            mark = "✓" if step.outcome == "done" else "✗"
             lines.append(
                 f"{mark} {step.number}. {step.sentence} ({len(step.turns)} turns, {len(step.actions)} actions, "
                 f"{step.duration_ms / 1000:.1f} s)"
             )
             lines += [f"    {action.words()}" for action in step.actions]
+        if self.context.soft_failures:
+            lines.append("Soft expectations that did not hold:")
+            lines += [textwrap.indent(str(failure), "    ") for failure in self.context.soft_failures]
         if self.kept is not None:
             lines.append(f"The recording was kept aside: {self.kept}")
             lines.append(f"hint: if only the test was wrong, adopt it: pytest-cua accept {shell_quoted(self.test)}")

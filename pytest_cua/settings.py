@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -91,9 +92,28 @@ HELP: Mapping[str, str] = {
 
 
 def _integer(text: str) -> int:
-    value = int(text)
+    try:
+        value = int(text)
+    except ValueError:
+        raise ValueError("it is a whole number") from None
     if value < 0:
         raise ValueError("it may not be negative")
+    return value
+
+
+def _count(text: str) -> int:
+    if (value := _integer(text)) == 0:
+        raise ValueError("it is at least 1")
+    return value
+
+
+def _amount(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise ValueError("it is an amount of US dollars, such as 0.5") from None
+    if not 0 <= value < math.inf:
+        raise ValueError("it is 0 or more US dollars")
     return value
 
 
@@ -107,7 +127,10 @@ def _boolean(text: str) -> bool:
 
 def _size(text: str) -> tuple[int, int]:
     width, _, height = text.lower().partition("x")
-    size = int(width), int(height)
+    try:
+        size = int(width), int(height)
+    except ValueError:
+        raise ValueError("it is WIDTHxHEIGHT in pixels, such as 1280x800") from None
     if not all(64 <= side <= 8000 for side in size):
         raise ValueError("each side is 64 to 8000 pixels")
     return size
@@ -118,7 +141,10 @@ def _boxes(text: str) -> tuple[Box, ...]:
 
 
 def _box(line: str) -> Box:
-    numbers = [int(part) for part in line.replace(" ", "").split(",")]
+    try:
+        numbers = [int(part) for part in line.replace(" ", "").split(",")]
+    except ValueError:
+        numbers = []
     if len(numbers) != 4 or numbers[2] <= 0 or numbers[3] <= 0:
         raise ValueError(f"an area is `x,y,width,height` in pixels, not {line.strip()!r}")
     return (numbers[0], numbers[1], numbers[2], numbers[3])
@@ -147,13 +173,13 @@ PARSE: Mapping[str, Callable[[str], Any]] = {
     "locale": str,
     "timezone": str,
     "home": Path,
-    "max_turns": _integer,
+    "max_turns": _count,
     "step_timeout": _integer,
     "timeout": _integer,
     "drift_timeout": _integer,
     "quiet": _integer,
-    "max_cost": float,
-    "max_cost_run": float,
+    "max_cost": _amount,
+    "max_cost_run": _amount,
     "threads": _boolean,
     "strict": _boolean,
     "exclude": _boxes,
@@ -176,7 +202,7 @@ def add_options(parser: pytest.Parser) -> None:
     )
     for field in fields(Settings):
         if field.name != "update":  # a decision of one run, never of a file
-            parser.addini(f"cua_{field.name}", HELP[field.name], default=None)
+            parser.addini(f"cua_{field.name}", HELP[field.name], type="string", default=None)
 
 
 def session_settings(config: pytest.Config) -> Settings:
@@ -213,18 +239,11 @@ def _given(config: pytest.Config, name: str) -> tuple[str, str] | None:
     if name != "update":
         text = config.getini(f"cua_{name}")
         if text not in (None, ""):
-            return _ini_text(text), f"ini cua_{name}"
+            return text.strip(), f"ini cua_{name}"
     variable = f"PYTEST_CUA_{name.upper()}"
     if text := os.environ.get(variable):
         return text, variable
     return None
-
-
-def _ini_text(value: Any) -> str:
-    """An ini value as text: native TOML gives lists, numbers and booleans."""
-    if isinstance(value, list):
-        return "\n".join(_ini_text(item) if isinstance(item, str) else ",".join(map(str, item)) for item in value)
-    return str(value).strip()
 
 
 def _parsed(name: str, text: str, source: str) -> Any:
@@ -247,6 +266,17 @@ def _check_ci(settings: Settings, *, allow: bool) -> None:
             f"--cua-mode={settings.mode} asks a model, which costs money, and CI is set. "
             "Add --cua-allow-api if that is meant."
         )
+
+
+def check_markers(settings: Settings, items: Iterable[pytest.Item]) -> None:
+    """Check every `@pytest.mark.cua(...)` of the run.
+
+    Raises:
+        pytest.UsageError: As `with_marker`.
+    """
+    for item in items:
+        if item.get_closest_marker("cua") is not None:
+            with_marker(settings, item)
 
 
 def with_marker(settings: Settings, item: pytest.Item) -> Settings:

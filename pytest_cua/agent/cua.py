@@ -96,8 +96,11 @@ class Cua:
             CassetteMismatch: The harness asks something else than was recorded.
             ScreenDrift: The live screen is not the recorded one.
         """
-        if not step.strip():
+        if not isinstance(step, str) or not step.strip():
             raise BadArgument("cua.do() needs a sentence that says what to do.")
+        for name, limit in (("max_turns", max_turns), ("timeout", timeout)):
+            if limit is not None and limit < 1:
+                raise BadArgument(f"cua.do({name}={limit!r}): it is at least 1.")
         values = _checked_params(step, params or {})
         where = desktop or self.desktop
         number = len(self.run.steps) + 1
@@ -116,12 +119,12 @@ class Cua:
         Raises:
             ScreenDrift: The screen that was judged while recording is not the one that is there now.
         """
-        if not statement.strip():
+        if not isinstance(statement, str) or not statement.strip():
             raise BadArgument("cua.judge() needs a statement about the screen.")
         where = desktop or self.desktop
         entry = Step(number=len(self.run.steps) + 1, sentence=statement, desktop=where.name, kind="judge")
         image = self._judged_screen(where, entry)
-        blocks = [
+        blocks: list[dict[str, Any]] = [
             {"type": "text", "text": statement},
             {
                 "type": "image",
@@ -134,6 +137,9 @@ class Cua:
         ]
         ending = self._converse(entry, blocks, None, 3, None)
         return Opinion(statement, bool(ending.holds), ending.summary)
+
+    def __repr__(self) -> str:
+        return f"Cua({self.test!r})"
 
     # ------------------------------------------------------------------ inside
 
@@ -163,7 +169,8 @@ class Cua:
             entry.error = error.message
             raise
         finally:
-            self.evidence.step_done()
+            if entry.kind == "do":  # an opinion changes nothing, so what was asserted before it still counts
+                self.evidence.step_done()
 
     def _begin_turn(self, turn: Turn) -> None:
         self._turn = turn

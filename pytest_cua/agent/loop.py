@@ -187,6 +187,10 @@ def run_conversation(conversation: Conversation, keeper: Keeper) -> Ending:
         raise CuaError(f"The computer toolset was misused by pytest-cua: {error}") from error
     except anthropic.AnthropicError as error:
         raise refused(error, conversation.model) from None
+    except TypeError as error:
+        if "authentication" not in str(error):  # how SDK 2.14 says that it found no key
+            raise
+        raise _no_key() from None
     finally:
         step.duration_ms = conversation.clock.elapsed
     step.outcome, step.summary, step.observations = ending.outcome or "done", ending.summary, ending.observations
@@ -200,9 +204,18 @@ def run_conversation(conversation: Conversation, keeper: Keeper) -> Ending:
     return ending
 
 
+_WITHOUT_KEY = "or replay without a key: pytest --cua-mode=replay"
+
+
+def _no_key() -> ModelRefused:
+    return ModelRefused(
+        "No API key was found, and this mode asks a model.", "export ANTHROPIC_API_KEY=...", _WITHOUT_KEY
+    )
+
+
 def refused(error: anthropic.AnthropicError, model: str) -> ModelRefused:
     """What the API's refusal means and what to do about it."""
-    replay = "or replay without a key: pytest --cua-mode=replay"
+    replay = _WITHOUT_KEY
     if isinstance(error, (anthropic.AuthenticationError, anthropic.PermissionDeniedError)):
         return ModelRefused(
             f"The API refused the key ({error.status_code}): {error.api_message}.",
@@ -222,7 +235,5 @@ def refused(error: anthropic.AnthropicError, model: str) -> ModelRefused:
             replay,
         )
     if "api_key" in str(error) or "authentication" in str(error).lower():
-        return ModelRefused(
-            "No API key was found, and this mode asks a model.", "export ANTHROPIC_API_KEY=...", replay
-        )
+        return _no_key()
     return ModelRefused(f"The request could not be made: {error}.", replay)

@@ -2,7 +2,7 @@
 
 | | no baseline | another picture |
 |---|---|---|
-| while recording | written as proposed, passes | fails |
+| while recording | written as proposed, passes | fails; one that is only proposed is proposed anew |
 | `--cua-update=missing` | written as accepted, passes | fails |
 | `--cua-update=changed` | fails | written as accepted, passes |
 | `--cua-update=all` | written as accepted, passes | written as accepted, passes |
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_cua import screens
 from pytest_cua.assertions.areas import Baseline, load_baseline, save_baseline
-from pytest_cua.errors import shell_quoted
+from pytest_cua.errors import CassetteUnwritable, shell_quoted
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -81,22 +81,36 @@ class ScreenshotCheck:
         update = "" if self._context.is_offline else self._context.settings.update
         if comparison is None:
             if update in ("missing", "all"):
-                return self._write(image, "accepted")
+                self._write(image, "accepted")
+                return None
             if self._context.recording:
-                return self._write(image, "proposed")
-            return self._missing()
+                self._write(image, "proposed")
+                return None
+            return self.missing()
         if comparison.same:
             return None
+        if self._context.recording and self._baseline is not None and self._baseline.state == "proposed":
+            self._write(image, "proposed")  # nobody has accepted the other one yet
+            return None
         if update in ("changed", "all"):
-            return self._write(image, "accepted")
+            self._write(image, "accepted")
+            return None
         return self._differs(image, comparison)
 
     def _write(self, image: Image.Image, state: Any) -> None:
-        save_baseline(self._folder, self._name, image, state=state, now=dt.datetime.now(dt.UTC))
+        try:
+            save_baseline(self._folder, self._name, image, state=state, now=dt.datetime.now(dt.UTC))
+        except OSError as error:
+            where, why = error.filename or self._folder, error.strerror or error
+            raise CassetteUnwritable(
+                f"The baseline {self._name!r} cannot be written: {where}: {why}.",
+                f"make the folder writable: {self._folder}",
+            ) from None
         self._context.written.append(self._name)
         self._context.notes.append(f"baseline {self._name}: {state} {self._folder / self._name}.png")
 
-    def _missing(self) -> tuple[str, ...]:
+    def missing(self) -> tuple[str, ...]:
+        """Message and hint: there is no baseline."""
         return (
             f"There is no baseline {self._name!r} to compare desktop {self._desktop} with: "
             f"{self._folder / self._name}.png does not exist.",

@@ -13,14 +13,17 @@ from __future__ import annotations
 import ast
 import linecache
 import sys
+import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 
-_PACKAGE = str(Path(__file__).resolve().parents[1])
-_RUNNER = "pytest_pyfunc_call"  # the function of pytest that calls a test; frames outside of it are not the user's
+_PACKAGE = str(Path(__file__).resolve().parents[1]) + "/"
+_LIBRARIES = tuple({sysconfig.get_path(name) + "/" for name in ("stdlib", "platstdlib", "purelib", "platlib")})
+# the functions of pytest that call a test or a fixture; frames outside of them are not the user's
+_RUNNERS = ("pytest_pyfunc_call", "pytest_fixture_setup", "_teardown_yield_fixture")
 _ASSERTING_CALLS = ("raises", "fail")  # of pytest, and every name that begins with "assert"
 
 ADVICE = (
@@ -40,13 +43,19 @@ class Place:
     line: int
 
 
+def is_inside(path: str) -> bool:
+    """Whether a line is of ours, of a library or of nobody, rather than of the user's suite."""
+    return path.startswith((_PACKAGE, "<", *_LIBRARIES)) or "/site-packages/" in path or "/dist-packages/" in path
+
+
 def user_places() -> tuple[Place, ...]:
     """The lines of the user's functions that are running now, the innermost first."""
     places = []
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_name != _RUNNER:
+    while frame is not None and frame.f_code.co_name not in _RUNNERS:
         code = frame.f_code
-        if not code.co_filename.startswith((_PACKAGE, "<")) and "site-packages" not in code.co_filename:
+        # an assert in the standard library, through which an HTTP request goes, is none of the test's
+        if not is_inside(code.co_filename):
             places.append(Place(code.co_filename, code.co_firstlineno, frame.f_lineno))
         frame = frame.f_back
     return tuple(places)
@@ -125,13 +134,21 @@ def asserted_from(place: Place, *, later: bool = False) -> bool:
     if function is None:
         return False
     first = place.line + 1 if later else place.line
-    loops = [node for node in ast.walk(function) if isinstance(node, (ast.For, ast.While))]
+    # what stands earlier in a loop comes again, and `with pytest.raises(...)` ends after its block
+    blocks = (ast.For, ast.AsyncFor, ast.While) if later else (ast.For, ast.AsyncFor, ast.While, ast.With)
+    loops = [node for node in ast.walk(function) if isinstance(node, blocks)]
     inside = [loop for loop in loops if loop.lineno <= place.line <= (loop.end_lineno or loop.lineno)]
     return any(
         (node.end_lineno or node.lineno) >= first
-        or any(loop.lineno <= node.lineno <= (loop.end_lineno or 0) for loop in inside)
+        or any(_belongs(node, loop) for loop in inside)
         for node in asserts_in(function)
     )
+
+
+def _belongs(node: ast.stmt | ast.expr, block: ast.stmt) -> bool:
+    if isinstance(block, ast.With):
+        return any(node is part for item in block.items for part in ast.walk(item.context_expr))
+    return block.lineno <= node.lineno <= (block.end_lineno or 0)
 
 
 def asserts_in(function: ast.AST) -> Iterator[ast.stmt | ast.expr]:
@@ -151,15 +168,16 @@ def _called(call: ast.Call) -> str:
 
 
 _OURS = ("cua", "desktop", "desktop_factory")
+_OUR_FIXTURES = (*_OURS, "_cua_test", "cua_client", "cua_confirm", "computer", "vcr_config", "request", "self")
 _HARMLESS = ("print", "str", "int", "len", "range", "repr", "format", "sorted", "list", "dict", "tuple", "enumerate")
 
 
-def provably_vacuous(source: str, *, params: frozenset[str] = frozenset()) -> bool:
+def provably_vacuous(source: str, *, fixtures: frozenset[str]) -> bool:
     """Whether a test function that uses `cua` can be seen, from its source alone, to assert nothing anywhere.
 
     Args:
         source: The function's source.
-        params: Its arguments that are parameters, not fixtures.
+        fixtures: All fixtures it uses, those it does not name among them.
 
     Any call to something that is not ours could assert, and so could any fixture of the user's; then nothing is proven.
     """
@@ -170,13 +188,13 @@ def provably_vacuous(source: str, *, params: frozenset[str] = frozenset()) -> bo
     function = next((n for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.AsyncFunctionDef))), None)
     if function is None:
         return False
-    arguments = {a.arg for a in (*function.args.args, *function.args.kwonlyargs)} - {"self"} - params
-    if "cua" not in arguments or not arguments <= set(_OURS):
+    if "cua" not in fixtures or not fixtures <= set(_OUR_FIXTURES):
         return False
-    if any(True for _ in asserts_in(function)):
+    body = ast.Module(function.body, [])  # without its decorators, whose calls assert nothing
+    if any(True for _ in asserts_in(body)):
         return False
     steps = 0
-    for node in ast.walk(function):
+    for node in ast.walk(body):
         if isinstance(node, (ast.Raise, ast.Yield, ast.YieldFrom)):
             return False
         if isinstance(node, ast.Call):

@@ -11,6 +11,7 @@ import json
 import re
 import sqlite3
 import tempfile
+import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -35,9 +36,13 @@ _DIFF_LINES = 40
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether it holds now, and what to say if that was not wished."""
+    """Whether it holds now, and what to say if that was not wished.
 
-    holds: bool
+    `holds` is None when there is nothing to judge, such as a file that does not exist: then neither the expectation
+    nor its opposite holds, or `not_to_contain_text` would be green for a log that was never written.
+    """
+
+    holds: bool | None
     found: str = ""
 
 
@@ -85,11 +90,15 @@ class _Expectation:
         context = self._context or (current[-1] if current else None)
         if context is not None:
             context.evidence.expect_held()
-        if verdict.holds is not self._negated:
+        if self._wished(verdict):
             return
         waited = "" if limit == 0 else f" within {limit / 1000:g} s"
         place = " (as recorded)" if context and context.is_offline else ""
-        self._fail(f"expected {self._name}{place} {'not ' if self._negated else ''}{what}{waited}. {verdict.found}".rstrip())
+        found = verdict.found if verdict.found.startswith("\n") else f" {verdict.found}".rstrip()
+        self._fail(f"expected {self._name}{place} {'not ' if self._negated else ''}{what}{waited}.{found}")
+
+    def _wished(self, verdict: Verdict) -> bool:
+        return verdict.holds is not None and verdict.holds is not self._negated
 
     def _until(self, check: Callable[[], Verdict], limit: int, started: float) -> Verdict:
         if not isinstance(self._observer, TestObserver):
@@ -100,7 +109,7 @@ class _Expectation:
     def _poll(self, check: Callable[[], Verdict], limit: int, started: float) -> Verdict:
         while True:
             verdict = check()
-            if verdict.holds is not self._negated or (time.monotonic() - started) * 1000 >= limit:
+            if self._wished(verdict) or (time.monotonic() - started) * 1000 >= limit:
                 return verdict
             Event().wait(_PACE)
 
@@ -161,7 +170,7 @@ class FileExpectation(_Expectation):
         def check() -> Verdict:
             text, problem = _text(self._bytes())
             if text is None:
-                return Verdict(False, problem)
+                return Verdict(None, problem)
             if isinstance(expected, re.Pattern):
                 return Verdict(expected.fullmatch(text) is not None, f"It has the text {_short(text)}.")
             return Verdict(text == expected, _text_difference(expected, text))
@@ -184,7 +193,7 @@ class FileExpectation(_Expectation):
         def check() -> Verdict:
             text, problem = _text(self._bytes())
             if text is None:
-                return Verdict(False, problem)
+                return Verdict(None, problem)
             found = expected.search(text) if isinstance(expected, re.Pattern) else expected in text
             return Verdict(bool(found), f"It has the text {_short(text)}.")
 
@@ -206,11 +215,11 @@ class FileExpectation(_Expectation):
         def check() -> Verdict:
             text, problem = _text(self._bytes())
             if text is None:
-                return Verdict(False, problem)
+                return Verdict(None, problem)
             try:
                 value = json.loads(text)
             except ValueError as error:
-                return Verdict(False, f"It is no JSON: {error}.")
+                return Verdict(None, f"It is no JSON: {error}.")
             pretty = [json.dumps(v, indent=2, sort_keys=True, ensure_ascii=False) for v in (expected, value)]
             return Verdict(value == expected, _text_difference(*pretty))
 
@@ -236,16 +245,16 @@ class FileExpectation(_Expectation):
         def check() -> Verdict:
             data = self._bytes()
             if data is None:
-                return Verdict(False, "The file does not exist.")
+                return Verdict(None, "The file does not exist.")
             try:
                 rows = _rows(data, query)
             except sqlite3.Error as error:
-                return Verdict(False, f"SQLite says: {error}.")
+                return Verdict(None, f"SQLite says: {error}.")
             listed = "\n".join(f"  {row!r}" for row in rows[:20]) or "  (no rows)"
             return Verdict(rows == wanted, f"It has {len(rows)} rows:\n{listed}")
 
-        listed = ", ".join(map(repr, wanted[:5])) or "no rows"
-        self._hold(f"to have {_short(listed, 300)} for {query!r}", check, timeout)
+        listed = _short(", ".join(map(repr, wanted[:5])), 300) if wanted else "no rows"
+        self._hold(f"to have {listed} for {query!r}", check, timeout)
 
     not_to_have_rows = negated(to_have_rows)
 
@@ -256,6 +265,7 @@ def _rows(data: bytes, query: str) -> list[tuple[Any, ...]]:
         copy.flush()
         connection = sqlite3.connect(f"file:{copy.name}?mode=ro", uri=True)
         try:
+            connection.execute("pragma schema_version")  # a query that reads no table would not look at the file
             return [tuple(row) for row in connection.execute(query).fetchall()]
         finally:
             connection.close()
@@ -321,6 +331,44 @@ class DesktopExpectation(_Expectation):
         Raises:
             ExpectFailure: It differs, or there is no baseline; the message names the boxes and the pictures.
         """
+        check = self._screenshot_check(
+            name, areas=areas, exclude=exclude, tolerance=tolerance, max_distance=max_distance
+        )
+        limit = self._limit(timeout)
+        comparison = self._until_same(check, limit)
+        self._observer.context.evidence.expect_held()
+        problem = check.settle(comparison)
+        if problem is not None:
+            self._fail(*problem)
+
+    def not_to_have_screenshot(
+        self,
+        name: str,
+        *,
+        areas: Sequence[Area | Box] = (),
+        exclude: Sequence[Area | Box] = (),
+        tolerance: str = "strict",
+        max_distance: int | None = None,
+        timeout: int | None = None,
+    ) -> None:
+        """The screen stops being the accepted one; nothing is ever written. Arguments as of `to_have_screenshot`.
+
+        Raises:
+            ExpectFailure: It stays the accepted one, or there is no baseline.
+        """
+        check = self._screenshot_check(
+            name, areas=areas, exclude=exclude, tolerance=tolerance, max_distance=max_distance
+        )
+        limit = self._limit(timeout)
+        _, comparison = self._until_same(check, limit, wished=False)
+        self._observer.context.evidence.expect_held()
+        if comparison is None:
+            self._fail(*check.missing())
+        elif comparison.same:
+            waited = f" within {limit / 1000:g} s" if limit else ""
+            self._fail(f"expected {self._name} not to show the baseline {name!r}{waited}. {comparison.summary}")
+
+    def _screenshot_check(self, name: str, **options: Any) -> Any:
         from pytest_cua.assertions.baselines import ScreenshotCheck
 
         context = self._context
@@ -329,17 +377,9 @@ class DesktopExpectation(_Expectation):
                 "to_have_screenshot() needs a desktop of the `cua` or `desktop` fixture: it keeps its baselines in the "
                 "test's folder."
             )
-        check = ScreenshotCheck(
-            context, self._subject.name, name, areas=areas, exclude=exclude, tolerance=tolerance, max_distance=max_distance
-        )
-        limit = self._limit(timeout)
-        comparison = self._until_same(check, limit)
-        context.evidence.expect_held()
-        problem = check.settle(comparison)
-        if problem is not None:
-            self._fail(*problem)
+        return ScreenshotCheck(context, self._subject.name, name, **options)
 
-    def _until_same(self, check: Any, limit: int) -> tuple[Image.Image, Comparison | None]:
+    def _until_same(self, check: Any, limit: int, *, wished: bool = True) -> tuple[Image.Image, Comparison | None]:
         deadline = time.monotonic() + limit / 1000
         with self._observer.polling():
             while True:
@@ -347,7 +387,7 @@ class DesktopExpectation(_Expectation):
                     self._subject.wait_until_still(quiet=self._observer.context.settings.quiet, timeout=max(limit, 100))
                 image = self._subject.screenshot()
                 comparison = check.compare(image)
-                if comparison is None or comparison.same or time.monotonic() >= deadline:
+                if comparison is None or comparison.same is wished or time.monotonic() >= deadline:
                     return image, comparison
 
 
@@ -453,7 +493,8 @@ def raise_soft_failures(context: TestContext) -> None:
     failures: list[CuaFailure] = context.soft_failures
     if not failures:
         return
-    listed = "\n".join(f"{number}. {failure}" for number, failure in enumerate(failures, start=1))
+    texts = (textwrap.indent(str(failure), "   ").strip() for failure in failures)
+    listed = "\n".join(f"{number}. {text}" for number, text in enumerate(texts, start=1))
     raise ExpectFailure(f"{len(failures)} soft expectations did not hold in {shell_quoted(context.test)}:\n{listed}")
 
 

@@ -21,6 +21,7 @@ from vcr.persisters.filesystem import CassetteDecodeError, CassetteNotFoundError
 from vcr.record_mode import RecordMode
 from vcr.serialize import deserialize, serialize
 
+from pytest_cua.cassette.redact import environment_secrets, redact_bytes, redact_text
 from pytest_cua.errors import CassetteUnreadable
 
 FILE = "http.yaml"
@@ -90,14 +91,16 @@ class HttpRecording:
         self._on_request = on_request
         self._on_missing = on_missing
         self._user_filter = config.get("before_record_request")
+        self._user_response_filter = config.get("before_record_response")
+        self._secrets = environment_secrets()
         recorder = vcr.VCR()
         recorder.register_persister(_Persister)
         recorder.register_matcher("same_place", _same_place)
         options = {
             "match_on": ("method", "same_place", "path", "query"),
             "filter_headers": SECRET_HEADERS,
-            "before_record_response": _without_secrets,
             **config,
+            "before_record_response": self._filter_response,
             "record_mode": RecordMode.ALL if mode == "record" else RecordMode.NONE,
             "before_record_request": self._filter,
         }
@@ -111,7 +114,25 @@ class HttpRecording:
             return None
         if self._mode == "replay" and request.host not in self._recorded_hosts:
             return None
+        # vcrpy gives a copy, so what is sent is not touched
+        request.uri = redact_text(request.uri, self._secrets)
+        if isinstance(request.body, bytes):
+            request.body = redact_bytes(request.body, self._secrets)
         return request
+
+    def _filter_response(self, response: Any) -> Any:
+        """vcrpy's hook, called with a copy."""
+        if self._user_response_filter is not None:
+            response = self._user_response_filter(response)
+        if response is None:
+            return None
+        headers = response.get("headers", {})
+        for name in [name for name in headers if name.lower() in SECRET_REPLY_HEADERS]:
+            del headers[name]
+        body = response.get("body") or {}
+        if isinstance(body.get("string"), bytes):
+            body["string"] = redact_bytes(body["string"], self._secrets)
+        return response
 
     def __enter__(self) -> HttpRecording:
         cassette = self._context.__enter__()
@@ -131,13 +152,6 @@ class HttpRecording:
 
     def __exit__(self, *exception: object) -> None:
         self._context.__exit__(*exception)
-
-
-def _without_secrets(response: Any) -> Any:
-    headers = response.get("headers", {})
-    for name in [name for name in headers if name.lower() in SECRET_REPLY_HEADERS]:
-        del headers[name]
-    return response
 
 
 def place_of(url: str) -> str:

@@ -25,10 +25,17 @@ from PIL import Image
 from pytest_cua import screens
 from pytest_cua.cassette.format import FORMAT, INLINE_TEXT, Cassette, RecordedStep, canonical
 from pytest_cua.cassette.match import first_difference, harness_view
-from pytest_cua.cassette.redact import environment_secrets, redact
+from pytest_cua.cassette.redact import environment_secrets, redact, redact_bytes, restore
 from pytest_cua.cassette.review import steps_markdown
-from pytest_cua.cassette.store import CassetteWriter
-from pytest_cua.errors import BadArgument, CassetteMismatch, CassetteUnreadable, CuaFailure, NeedsApplication, shell_quoted
+from pytest_cua.cassette.store import CassetteWriter, file_key
+from pytest_cua.errors import (
+    BadArgument,
+    CassetteMismatch,
+    CassetteUnreadable,
+    CuaFailure,
+    NeedsApplication,
+    shell_quoted,
+)
 from pytest_cua.trace import Action, Run, Step
 
 _RETRYABLE = (408, 409, 429)  # and everything from 500: what the SDK asks again (`_should_retry`)
@@ -120,6 +127,7 @@ class Recorder(Middleware):
         self._conversation = Conversation()
         self._step = 0
         self._turn = 0
+        self._in_step = False
         self._observation = 0
         self._keys: dict[int, str] = {}
 
@@ -146,7 +154,7 @@ class Recorder(Middleware):
 
     def begin_step(self, step: Step) -> None:
         """A step begins: its requests are one conversation."""
-        self._step, self._turn = step.number, 0
+        self._step, self._turn, self._in_step = step.number, 0, True
         self._conversation = Conversation()
         self._write(
             {
@@ -164,6 +172,7 @@ class Recorder(Middleware):
 
     def end_step(self, step: Step) -> None:
         """A step ended as it should."""
+        self._in_step = False
         self._write(
             {
                 "type": "end",
@@ -207,6 +216,7 @@ class Recorder(Middleware):
         if isinstance(value, Image.Image):
             return {"screen": self.picture(value)}
         if isinstance(value, bytes):
+            value = redact_bytes(value, self._secrets)
             text = _readable(value)
             return {"text": text} if text is not None else {"file": self.writer.add_file(value), "bytes": len(value)}
         return {"json": value}
@@ -215,6 +225,11 @@ class Recorder(Middleware):
 
     def handle(self, request: APIRequest, call_next: CallNext) -> APIResponse[Any]:
         """Let the request through and keep it with its reply."""
+        if not self._in_step:
+            raise BadArgument(
+                "A request was made with cua.client outside of any step, where nothing can replay it.",
+                "use cua.do() or cua.judge(), or ask with another client",
+            )
         if request.stream:
             raise BadArgument(
                 "A streamed request inside a step cannot be recorded.", "send it without stream=True"
@@ -291,7 +306,7 @@ class Recorder(Middleware):
         if not passed:
             return self.writer.keep_aside()
         self.writer.commit()
-        (self.writer.folder / "steps.md").write_text(steps_markdown(self.writer.folder), encoding="utf-8")
+        self.writer.write_page(steps_markdown(self.writer.folder))
         return None
 
 
@@ -447,13 +462,30 @@ class Player(Middleware):
         if "screen" in kept:
             return self.screen(kept["screen"])
         if "text" in kept:
-            return kept["text"].encode()
+            return self._restored(kept["text"]).encode()
         if "file" in kept:
             path = self.cassette.folder / "files" / f"{kept['file']}.bin"
             if not path.exists():
                 raise CassetteUnreadable(f"{path} is missing from the recording.", "restore it from version control")
-            return path.read_bytes()
-        return kept["json"]
+            return self._file_content(path, kept["file"])
+        return self._restored(kept["json"])
+
+    def _file_content(self, path: Path, key: str) -> bytes:
+        data = path.read_bytes()
+        if file_key(data) != key:
+            raise CassetteUnreadable(f"{path} is not the content that was recorded.", "restore it from version control")
+        try:
+            return self._restored(data.decode()).encode()  # type: ignore[no-any-return]
+        except UnicodeError:
+            return data
+
+    def _restored(self, value: Any) -> Any:
+        try:
+            return restore(value, self._secrets)
+        except LookupError as error:
+            raise NeedsApplication(
+                f"needs the application: what was recorded held a secret that is not known here ({error.args[0]})"
+            ) from None
 
     def screen(self, key: str) -> Image.Image:
         """The recorded picture with this key.

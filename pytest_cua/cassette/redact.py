@@ -17,17 +17,20 @@ _SHAPES = (
     re.compile(r"eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}"),
 )
 _NAMES = re.compile(r"(KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL)", re.IGNORECASE)
+_REDACTED = re.compile(r"\[redacted (\w+)\]")
 _SHORTEST = 8  # characters; shorter values of such variables are words, not secrets
 
 
 def environment_secrets(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """The values of variables whose names say that they are secret, with the names."""
     environ = os.environ if environ is None else environ
-    return {
+    found = {
         value: name
         for name, value in environ.items()
         if _NAMES.search(name) and len(value) >= _SHORTEST and not value.startswith(("/", "http"))
     }
+    # the longest first, or one that begins with another would leave its end
+    return dict(sorted(found.items(), key=lambda pair: -len(pair[0])))
 
 
 def redact_text(text: str, secrets: Mapping[str, str]) -> str:
@@ -38,6 +41,39 @@ def redact_text(text: str, secrets: Mapping[str, str]) -> str:
     for shape in _SHAPES:
         text = shape.sub("[redacted key]", text)
     return text
+
+
+def redact_bytes(data: bytes, secrets: Mapping[str, str]) -> bytes:
+    """The content of a file without secrets; in one that is no text they are overwritten, so that nothing moves."""
+    try:
+        return redact_text(data.decode(), secrets).encode()
+    except UnicodeError:
+        text = data.decode("latin-1")  # each byte a character
+    for value in secrets:
+        hidden = value.encode("utf-8", "surrogateescape").decode("latin-1")
+        text = text.replace(hidden, "*" * len(hidden))
+    for shape in _SHAPES:
+        text = shape.sub(lambda found: "*" * len(found[0]), text)
+    return text.encode("latin-1")
+
+
+def restore(value: Any, secrets: Mapping[str, str]) -> Any:
+    """The value with the secrets that are known here put back.
+
+    Raises:
+        LookupError: One is not known here.
+    """
+    if isinstance(value, str):
+        for secret, name in secrets.items():
+            value = value.replace(f"[redacted {name}]", secret)
+        if found := _REDACTED.search(value):
+            raise LookupError(found[1])
+        return value
+    if isinstance(value, Mapping):
+        return {name: restore(item, secrets) for name, item in value.items()}
+    if isinstance(value, list):
+        return [restore(item, secrets) for item in value]
+    return value
 
 
 def redact(value: Any, secrets: Mapping[str, str]) -> Any:

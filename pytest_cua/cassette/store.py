@@ -29,6 +29,7 @@ from pytest_cua.errors import (
 RECORDING = ".recording"
 FAILED = ".failed"
 HTTP = "http.yaml"  # what vcrpy keeps beside it
+PAGE = "steps.md"
 _LONGEST_NAME = 100  # characters of a folder name; file systems take 255 bytes, and people read it
 
 
@@ -45,14 +46,20 @@ def cassette_folder(root: Path, test: str) -> Path:
     path, _, names = test.partition("::")
     if not names:
         raise BadArgument(f"{test!r} is no test id.", "it looks like tests/test_file.py::test_name")
-    parts = [part for part in Path(path).with_suffix("").parts if part not in ("/", "..", ".")]
+    found = Path(path).with_suffix("").parts
+    parts = [part for part in found if part not in ("/", "..", ".")]
     inner, bracket, params = names.partition("[")
     name = inner.replace("::", ".") + bracket + params
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")
-    if slug != name or len(slug) > _LONGEST_NAME:
+    if slug != name or len(slug) > _LONGEST_NAME or len(parts) < len(found):
         digest = hashlib.sha256(test.encode("utf-8", "surrogatepass")).hexdigest()[:6]
         slug = f"{slug[:_LONGEST_NAME].rstrip('-.')}-{digest}"
     return root.joinpath(*parts, slug)
+
+
+def file_key(data: bytes) -> str:
+    """The name under which bytes are stored: their hash."""
+    return hashlib.sha256(data).hexdigest()[:32]
 
 
 def load_cassette(root: Path, test: str) -> Cassette:
@@ -103,11 +110,11 @@ class CassetteWriter:
         self._sum = ""
         self._screens: set[str] = set()
         self._stream: IO[bytes] | None = None
+        self._lock: IO[bytes] | None = None
         try:
             self._open()
-        except CassetteUnwritable:
-            raise
         except OSError as error:
+            self._unlock()
             raise self._unwritable(error) from None
 
     def _unwritable(self, error: OSError) -> CassetteUnwritable:
@@ -129,14 +136,18 @@ class CassetteWriter:
             ) from None
         if (self.aside / FILE).exists():  # left by a run that was killed: it was paid for, so it is kept
             _keep(self.aside, self.folder / FAILED)
-            self.aside.mkdir(parents=True, exist_ok=True)
+        _clear(self.aside)
         (self.aside / ".gitignore").write_text("*\n", encoding="utf-8")
         (self.aside / SCREENS).mkdir(exist_ok=True)
         self._stream = (self.aside / FILE).open("wb")
 
     def write(self, line: Mapping[str, Any]) -> None:
-        """Append one line and flush it to the disk."""
-        assert self._stream is not None
+        """Append one line and flush it to the disk; once the recording is closed, do nothing.
+
+        A fixture of the user's may go on after a test that failed, whose recording lies aside by then.
+        """
+        if self._stream is None:
+            return
         sealed: Line = seal(line, self._sum)
         try:
             self._stream.write(to_text(sealed).encode() + b"\n")
@@ -157,19 +168,26 @@ class CassetteWriter:
 
     def add_file(self, data: bytes) -> str:
         """Store bytes under their own hash and return it."""
-        key = hashlib.sha256(data).hexdigest()[:32]
+        key = file_key(data)
         self._add(FILES, f"{key}.bin", data)
         return key
 
     def _add(self, kind: str, name: str, data: bytes) -> None:
         target = self.aside / kind / name
-        if target.exists():
+        if self._stream is None or target.exists():
             return
         try:
             target.parent.mkdir(exist_ok=True)
             partial = target.with_suffix(".part")
             partial.write_bytes(data)
             partial.replace(target)
+        except OSError as error:
+            raise self._unwritable(error) from None
+
+    def write_page(self, text: str) -> None:
+        """Write `steps.md`, the page for reviewers."""
+        try:
+            (self.folder / PAGE).write_text(text, encoding="utf-8", errors="backslashreplace")
         except OSError as error:
             raise self._unwritable(error) from None
 
@@ -187,6 +205,7 @@ class CassetteWriter:
             _sync_folder(self.folder)
             prune_unreferenced(self.folder)
         except OSError as error:
+            self._unlock()  # what is left was paid for, and the next recording keeps it
             raise self._unwritable(error) from None
         self._discard()
 
@@ -205,9 +224,13 @@ class CassetteWriter:
             self._stream.close()
             self._stream = None
 
+    def _unlock(self) -> None:
+        if self._lock is not None:
+            self._lock.close()
+
     def _discard(self) -> None:
-        self._lock.close()
         shutil.rmtree(self.aside, ignore_errors=True)
+        self._unlock()  # not before: who takes the lock writes into that folder
         with suppress(OSError):  # only when nothing else is in it
             self.folder.rmdir()
 
@@ -215,6 +238,15 @@ class CassetteWriter:
 def _worth_keeping(path: Path) -> bool:
     """Whether the file holds an answer of a model."""
     return path.exists() and any(line.startswith(b'{"type": "turn"') for line in path.read_bytes().splitlines())
+
+
+def _clear(aside: Path) -> None:
+    """Remove what an earlier run left, so that nothing of it gets into the new recording; the lock stays."""
+    for path in aside.iterdir():
+        if path.is_dir():
+            shutil.rmtree(path)
+        elif path.name != "lock":
+            path.unlink()
 
 
 def _keep(aside: Path, target: Path) -> None:

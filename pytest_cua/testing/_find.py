@@ -75,6 +75,7 @@ class Box:
 
 # ----------------------------------------------------------------------------------------------------- drawing a text
 OVERSAMPLING = 8  # Pillow cannot switch hinting off, so characters are drawn large and averaged down
+UNITS = 2048  # pixels per em: what fonts are designed in, so that nothing is rounded
 ASCENT, DESCENT = 0.78, 0.24  # of the size: DejaVu's tallest and deepest letters
 
 
@@ -124,7 +125,7 @@ class _Style:
     @property
     def gap(self) -> int:
         """How many columns beside a text must be background: less than a space has, more than is between letters."""
-        return max(2, round(self.size * 0.22))
+        return max(2, round(self.size * 0.28))
 
     @lru_cache(maxsize=256)  # noqa: B019 - styles are few, and equal ones share the cache
     def font(self) -> ImageFont.FreeTypeFont:
@@ -135,12 +136,12 @@ class _Style:
 
 
 @lru_cache(maxsize=65536)
-def _advance(character: str, following: str, style: _Style) -> tuple[float, float]:
-    """How far `following` is from `character` in pixels: without kerning, and what kerning adds."""
-    font = style.font()
+def _advance(character: str, following: str, family: str, bold: bool) -> tuple[float, float]:
+    """How far `following` is from `character`, in em: without kerning, and what kerning adds."""
+    font = _Style(family, bold, UNITS / OVERSAMPLING).font()
     alone = font.getlength(character)
     pair = font.getlength(character + following) - font.getlength(following) if following else alone
-    return alone / OVERSAMPLING, (pair - alone) / OVERSAMPLING
+    return alone / UNITS, (pair - alone) / UNITS
 
 
 def _places(text: str, style: _Style, spacing: str) -> tuple[float, ...]:
@@ -152,8 +153,9 @@ def _places(text: str, style: _Style, spacing: str) -> tuple[float, ...]:
     at, places = 0.0, []
     for character, following in zip(text, [*text[1:], ""], strict=True):
         places.append(at)
-        alone, kerning = _advance(character, following, style)
-        at += {"exact": alone + kerning, "whole": round(alone), "kerned": round(alone + kerning)}[spacing]
+        alone, kerning = _advance(character, following, style.family, style.bold)
+        kerned = (alone + kerning) * style.size
+        at += {"exact": kerned, "whole": round(alone * style.size), "kerned": round(kerned)}[spacing]
     return tuple(places)
 
 
@@ -214,6 +216,7 @@ def _rounded(text: str, style: _Style) -> tuple[tuple[float, ...], ...]:
 # ------------------------------------------------------------------------------------------------- searching for a text
 FAINT = 0.4  # an outermost column with less coverage is left out: a tight background may end before it
 EVEN = 20  # grey levels: pixels that differ less are alike
+LEAST_CONTRAST = 2  # grey levels, on average
 ROUGH = 0.65  # a first look that fits less well is not worth a second (measured on right places: 0.77 and more)
 MOST_STYLES = 8  # that get a second look at one place (measured: the right one is among the first 3)
 ROUGH_WIDTH = 40  # pixels: further right, the places of characters differ too much between renderers
@@ -232,13 +235,16 @@ class _Screen:
         self._even: dict[int, NDArray[np.bool_]] = {}
         self._edges: dict[tuple[int, int], tuple[Integers, Integers, NDArray[np.bool_]]] = {}
 
-    def even(self, height: int) -> NDArray[np.bool_]:
-        """For each pixel, whether it and the `height` - 1 pixels above it are alike."""
+    def even(self, style: _Style) -> NDArray[np.bool_]:
+        """For each pixel, whether it and those above it are alike, for one more than the tallest letter has."""
+        height = style.above + 1
         if height not in self._even:
             origin = (height - 1) // 2  # the window then ends with its own row
-            high = maximum_filter1d(self.grey, height, axis=0, origin=origin)
-            low = minimum_filter1d(self.grey, height, axis=0, origin=origin)
-            self._even[height] = high - low < EVEN
+            high = maximum_filter1d(self.grey, height, axis=0, origin=origin, mode="nearest")
+            low = minimum_filter1d(self.grey, height, axis=0, origin=origin, mode="nearest")
+            even = high - low < EVEN
+            even[: style.above - 1] = True  # no text fits there
+            self._even[height] = even
         return self._even[height]
 
     def edges(self, style: _Style) -> tuple[Integers, Integers, NDArray[np.bool_]]:
@@ -248,8 +254,7 @@ class _Screen:
         """
         key = (style.above, style.gap)
         if key not in self._edges:
-            even = self.even(style.above)
-            even[: style.above - 1] = True  # no text fits there
+            even = self.even(style)
             padded = np.pad(even, ((0, 0), (style.gap, style.gap)), constant_values=True)
             before, after = ~even, ~even
             for step in range(1, style.gap + 1):
@@ -280,26 +285,37 @@ def _rough_places(screen: _Screen, text: str, style: _Style) -> Iterator[_Place]
     """Where something begins and ends as `text` in a style would, and fits at a first look."""
     drawing = _draw(text, style, _places(text, style, "exact"), 0.375)
     rows, columns, ends = screen.edges(style)
-    inside = (columns + drawing.ink.shape[1] + 4 < ends.shape[1]) & (columns > 0)
-    rows, columns = rows[inside], columns[inside]
+    fits = columns + drawing.ink.shape[1] <= ends.shape[1] + 1
+    rows, columns = rows[fits], columns[fits]
     fits = _rows_fit(screen, drawing, rows, columns)
     rows, columns = rows[fits], columns[fits]
     fits = np.zeros(rows.size, np.bool_)
     for width in _widths(text, style, drawing):
         fits |= ends[rows, np.clip(columns + width - 1, 0, ends.shape[1] - 1)]
+    fits &= _gaps_fit(screen.even(style), text, drawing, rows, columns)
     rows, columns = rows[fits], columns[fits]
     if not rows.size:
         return
     scores = np.zeros(rows.size, np.float32)
-    for look in (drawing, *(_draw(text, style, places, 0) for places in _rounded(text, style))):
+    for look in _looks(text, style):
         part = look.ink[: look.above, :ROUGH_WIDTH]
         windows = sliding_window_view(screen.grey, part.shape)
         for by in (-1, 0, 1):
-            # a look may be wider than the first one, at the right edge of the screen
-            at = np.minimum(columns + by, windows.shape[1] - 1)
+            at = np.clip(columns + by, 0, windows.shape[1] - 1)
             np.maximum(scores, _correlation(windows[rows - look.above + 1, at], part), out=scores)
     for index in np.flatnonzero(scores >= ROUGH):
         yield _Place(float(scores[index]), int(columns[index]), int(rows[index]), style)
+
+
+def _looks(text: str, style: _Style) -> list[_Drawing]:
+    """The beginning of `text`, as each renderer would draw it."""
+    exact = _places(text, style, "exact")
+    count = max(1, sum(place < ROUGH_WIDTH for place in exact) - 1)
+    beginnings = sorted({places[:count] for places in _rounded(text, style)})
+    return [
+        _draw(text[:count], style, exact[:count], 0.375),
+        *(_draw(text[:count], style, places, 0) for places in beginnings),
+    ]
 
 
 def _rows_fit(screen: _Screen, drawing: _Drawing, rows: Integers, columns: Integers) -> NDArray[np.bool_]:
@@ -309,6 +325,21 @@ def _rows_fit(screen: _Screen, drawing: _Drawing, rows: Integers, columns: Integ
     first = rows - drawing.above + 1
     fits = screen.busy(first + top, columns, width) & screen.busy(first + bottom, columns, width)
     return fits & ~screen.busy(first + top - 2, columns, width) if top >= 2 else fits
+
+
+def _gaps_fit(
+    even: NDArray[np.bool_], text: str, drawing: _Drawing, rows: Integers, columns: Integers
+) -> NDArray[np.bool_]:
+    """Whether there is background where the spaces are, give or take the spacing of renderers."""
+    fits = np.ones(rows.size, np.bool_)
+    characters = 0
+    for word in text.split()[:-1]:
+        characters += len(word)
+        middle = (drawing.glyphs[characters - 1][1] + drawing.glyphs[characters][0]) // 2
+        drift = 2 + characters // 4
+        tries = [np.clip(columns + middle + by, 0, even.shape[1] - 1) for by in range(-drift, drift + 1)]
+        fits &= np.any([even[rows, at] for at in tries], axis=0)
+    return fits
 
 
 def _widths(text: str, style: _Style, drawing: _Drawing) -> set[int]:
@@ -323,9 +354,10 @@ def _correlation(windows: Floats, part: Floats) -> Floats:
     """How alike each of `windows` and `part` are, 0 to 1, whatever their colours, and which is the darker one."""
     pattern = (part - part.mean()).ravel()
     flat = windows.reshape(len(windows), pattern.size)
-    flat = flat - flat.mean(1, keepdims=True)
-    lengths = np.linalg.norm(flat, axis=1) * np.linalg.norm(pattern)
-    return np.asarray(np.abs(flat @ pattern) / np.maximum(lengths, 1e-3), np.float32)
+    spread = np.einsum("ij,ij->i", flat, flat) - flat.sum(1) ** 2 / pattern.size
+    # where there is next to no contrast, noise would look like anything
+    lengths = np.sqrt(np.maximum(spread, LEAST_CONTRAST**2 * pattern.size)) * np.linalg.norm(pattern)
+    return np.asarray(np.abs(flat @ pattern) / lengths, np.float32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -532,7 +564,7 @@ def find_template(
     raise NotOnScreen(_missing("the template", best, len(found), nth, 1), best)
 
 
-SAMPLES = 24
+SAMPLES = 16
 MOST_NEAR = 50
 
 
@@ -552,17 +584,21 @@ def _samples_fit(
     screen: NDArray[np.int16], pixels: NDArray[np.int16], solid: NDArray[np.bool_], tolerance: int
 ) -> tuple[Integers, Integers, bool]:
     """The rows and columns where some pixels of the template all fit; failing that, where most do, and `False`."""
-    height, width = solid.shape
-    down, across = screen.shape[0] - height + 1, screen.shape[1] - width + 1
-    fitting = np.zeros((down, across), np.uint8)
+    down, across = screen.shape[0] - solid.shape[0] + 1, screen.shape[1] - solid.shape[1] + 1
     samples = _telling(pixels, solid)
-    for y, x in samples:
+
+    def fit(y: int, x: int) -> NDArray[np.bool_]:
         part = screen[y : y + down, x : x + across]
-        fitting += np.abs(part - pixels[y, x]).max(2) <= tolerance
-    rows, columns = np.nonzero(fitting == len(samples))
+        return np.asarray(np.abs(part - pixels[y, x]).max(2) <= tolerance)
+
+    rows, columns = np.nonzero(fit(*samples[0]))
+    for y, x in samples[1:]:
+        kept = np.abs(screen[rows + y, columns + x] - pixels[y, x]).max(1) <= tolerance
+        rows, columns = rows[kept], columns[kept]
     if rows.size:
         return rows, columns, True
-    most = np.argsort(-fitting, axis=None, kind="stable")[:MOST_NEAR]
+    fitting = np.sum([fit(y, x) for y, x in samples], axis=0, dtype=np.uint8)
+    most = np.argsort(-fitting.astype(np.int16), axis=None, kind="stable")[:MOST_NEAR]
     rows, columns = np.unravel_index(most, fitting.shape)
     return rows, columns, False
 
@@ -573,4 +609,4 @@ def _telling(pixels: NDArray[np.int16], solid: NDArray[np.bool_]) -> list[tuple[
     _, inverse, counts = np.unique(pixels[solid], axis=0, return_inverse=True, return_counts=True)
     order = np.argsort(counts[inverse.ravel()], kind="stable")
     rare, spread = places[order[: SAMPLES // 2]], places[:: max(1, len(places) // (SAMPLES // 2))]
-    return [(int(y), int(x)) for y, x in {(int(y), int(x)) for y, x in [*rare, *spread]}]
+    return list(dict.fromkeys((int(y), int(x)) for y, x in [*rare, *spread]))

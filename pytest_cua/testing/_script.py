@@ -40,6 +40,7 @@ class Failure:
     message: str
     retry_after: float | None = None
     details: Mapping[str, Any] | None = None
+    should_retry: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ def error(
     retry_after: float | None = None,
     *,
     details: Mapping[str, Any] | None = None,
+    should_retry: bool | None = None,
 ) -> Failure:
     """An HTTP error, answered once: the SDK's next attempt is a new request to the script.
 
@@ -114,8 +116,9 @@ def error(
         message: What the error says.
         retry_after: Seconds, for the `retry-after` header.
         details: `error.details` of the body, such as `{"error_code": "thread_not_found"}`.
+        should_retry: The `x-should-retry` header, which the SDK obeys; by default it goes by the status.
     """
-    return Failure(status, type, message, retry_after, details)
+    return Failure(status, type, message, retry_after, details, should_retry)
 
 
 def raw(body: Json, status: int = 200) -> Raw:
@@ -301,7 +304,9 @@ def _decode(block: Block) -> Image.Image:
 
 
 # ---------------------------------------------------------------------------------------------------------- scripts
-Play: TypeAlias = Callable[[ScriptedRequest], "Generator[Answer, ScriptedRequest, Answer | None] | Answer"]
+Play: TypeAlias = (
+    Callable[[ScriptedRequest], "Generator[Answer, ScriptedRequest, Answer | None] | Answer"] | Sequence[Answer]
+)
 Script: TypeAlias = Callable[[ScriptedRequest], Answer]
 
 
@@ -347,7 +352,7 @@ def by_sentence(plays: Mapping[str | re.Pattern[str], Play] | Callable[[str], Pl
         plays: Patterns and what plays them. A pattern that equals the sentence goes first, then the first one that
             is found in it as a regular expression (or literally, when it is none). A play is a generator function,
             started with the conversation's first request and sent each next one, or a plain function that is called
-            with every request. Instead of a mapping, a function that gives the play of a sentence.
+            with every request, or a list of turns. Instead of a mapping, a function that gives the play of a sentence.
     """
     choose = plays if callable(plays) else _Chooser(plays)
     playing: dict[str, _Playing] = {}
@@ -364,7 +369,7 @@ class _Playing:
     """One play in one conversation."""
 
     def __init__(self, play: Play) -> None:
-        self._play = play
+        self._play = play if callable(play) else ListScript(play)
         self._generator: Generator[Answer, ScriptedRequest, Answer | None] | None = None
 
     def answer(self, request: ScriptedRequest) -> Answer:
@@ -381,7 +386,7 @@ class _Playing:
             if stop.value is not None:
                 return cast("Answer", stop.value)
         raise ScriptEnded(
-            f"the script {getattr(self._play, '__name__', self._play)}() has ended, and turn {request.turn} of "
+            f"the script {getattr(self._play, '__name__', 'of this sentence')}() has ended, and turn {request.turn} of "
             f"{request.conversation} ({request.sentence!r}) asks for one more"
         )
 

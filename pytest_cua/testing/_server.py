@@ -63,6 +63,7 @@ class _Thread:
     messages: list[Json]
     tools: list[Json]
     system: Any
+    conversation: str
     state: str = "open"  # then "in flight", then "continued"
 
 
@@ -250,13 +251,37 @@ class ScriptedClaude:
         return thread
 
     def _play(self, request: ScriptedRequest, thread: _Thread | None, rules: api.ModelRules) -> _Response:
-        held = 0
+        chain = self._check_conversation(request, thread, rules)
+        with self._lock:
+            known = thread.conversation if thread is not None else self._known_conversation(request.messages, chain)
+            request.conversation = known or f"conversation-{self._count('conversation')}"
+            self._unanswered.pop(chain[-1], None)
+        reply = self._ask(request)
+        if not isinstance(reply, Turn) or reply.cut:
+            # the same request again will be another attempt, not a new conversation
+            with self._lock:
+                self._unanswered[chain[-1]] = request.conversation
+        if isinstance(reply, Failure):
+            return _failure(reply)
+        stream = bool(request.body.get("stream"))
+        if isinstance(reply, Raw):
+            return _Response(reply.status, dict(reply.body), stream=stream and reply.body.get("type") == "message")
+        with self._lock:
+            message = self._message(reply, request, chain[-1], rules)
+            if not reply.cut:
+                self._remember(message, request, chain[-1], thread)
+        return _Response(200, message, stream=stream, cut=reply.cut)
+
+    def _check_conversation(
+        self, request: ScriptedRequest, thread: _Thread | None, rules: api.ModelRules
+    ) -> Sequence[str]:
+        """Refuse a wrong conversation; its digests. What a thread holds is put before what was sent."""
+        held, body = 0, request.body
         if thread is not None:
             held = len(thread.messages)
             request.messages = [*thread.messages, *request.messages]
             request.tools, request.system = thread.tools, thread.system
-        body = request.body
-        # what the thread holds is checked again: a `continue` may name another model, or choose a tool
+        # also of a thread: a `continue` may name another model, or choose a tool
         api.check_tools({**body, "tools": request.tools or None}, api.betas_of(request.headers), rules)
         api.check_messages(request.messages, held, rules)
         chain = api.digests(request.messages)
@@ -265,18 +290,7 @@ class ScriptedClaude:
         with self._lock:
             self._check_own_words(request.messages, held)
             self._check_end(request.messages, chain)
-            request.conversation = self._conversation(request.messages, chain)
-            self._unanswered[chain[-1]] = request.conversation
-        reply = self._ask(request)
-        if isinstance(reply, Failure):
-            return _failure(reply)
-        if isinstance(reply, Raw):
-            return _Response(reply.status, dict(reply.body), stream=_streams(body, reply.body))
-        with self._lock:
-            message = self._message(reply, request, chain[-1], rules)
-            if not reply.cut:
-                self._remember(message, request, chain[-1], thread)
-        return _Response(200, message, stream=bool(body.get("stream")), cut=reply.cut)
+        return chain
 
     def _ask(self, request: ScriptedRequest) -> Reply:
         try:
@@ -288,7 +302,7 @@ class ScriptedClaude:
             with self._lock:
                 self.script_errors.append(problem)
             last = traceback.format_exception_only(problem)[-1].strip()
-            return Failure(500, "api_error", f"the script of ScriptedClaude raised {last}", retry_after=-1)
+            return Failure(500, "api_error", f"the script of ScriptedClaude raised {last}", should_retry=False)
 
     # ------------------------------------------------------------------------------------ conversations, under the lock
     def _check_own_words(self, messages: Sequence[Json], held: int) -> None:
@@ -304,19 +318,13 @@ class ScriptedClaude:
         if tip is None or tip.stop_reason != "pause_turn":  # a paused turn is sent back as it is
             api.check_no_prefill(messages)
 
-    def _conversation(self, messages: Sequence[Json], chain: Sequence[str]) -> str:
+    def _known_conversation(self, messages: Sequence[Json], chain: Sequence[str]) -> str | None:
         last = max((at for at, message in enumerate(messages) if message["role"] == "assistant"), default=-1)
-        if last < 0:
-            # the same opening again is a new conversation, unless its last attempt got no reply
-            return self._unanswered.get(chain[-1]) or self._new_conversation()
-        if chain[last] in self._tips:
+        if last >= 0 and chain[last] in self._tips:
             return self._tips[chain[last]].conversation
-        uses = [block["id"] for block in blocks_of(messages[last]) if block["type"] == "tool_use"]
-        known = next((self._sent[use_id][0] for use_id in uses if use_id in self._sent), None)
-        return known or self._unanswered.get(chain[-1]) or self._new_conversation()
-
-    def _new_conversation(self) -> str:
-        return f"conversation-{self._count('conversation')}"
+        uses = [block["id"] for block in blocks_of(messages[last]) if block["type"] == "tool_use"] if last >= 0 else []
+        sent = next((self._sent[use_id][0] for use_id in uses if use_id in self._sent), None)
+        return sent or self._unanswered.get(chain[-1])
 
     def _message(self, reply: Turn, request: ScriptedRequest, before: str, rules: api.ModelRules) -> Json:
         taken = {block["id"] for message in request.messages for block in blocks_of(message) if "id" in block}
@@ -330,7 +338,7 @@ class ScriptedClaude:
             "content": content,
             "stop_reason": reply.stop_reason or ("tool_use" if calls else "end_turn"),
             "stop_sequence": None,
-            "usage": {**_usage(request, content), **(reply.usage or {})},
+            "usage": {**_usage(request, reply.blocks), **(reply.usage or {})},
         }
 
     def _block(self, block: Json, body: Json, before: str, rules: api.ModelRules, taken: set[str]) -> Json:
@@ -346,12 +354,10 @@ class ScriptedClaude:
         return dict(block)
 
     def _remember(self, message: Json, request: ScriptedRequest, before: str, thread: _Thread | None) -> None:
-        if not message["content"]:
-            return
-        said = {"role": "assistant", "content": message["content"]}
-        self._unanswered.pop(before, None)
-        tip = api.digests([said], before)[0]
-        self._tips[tip] = _Tip(request.conversation, message["stop_reason"])
+        said = [{"role": "assistant", "content": message["content"]}] if message["content"] else []
+        if said:
+            tip = api.digests(said, before)[0]
+            self._tips[tip] = _Tip(request.conversation, message["stop_reason"])
         content = api.without_cache_control(message["content"])
         for block in content:
             if block["type"] == "tool_use":
@@ -359,7 +365,9 @@ class ScriptedClaude:
         if thread is not None:
             thread.state = "continued"
         if request.body.get("thread"):
-            self._threads[message["id"]] = _Thread([*request.messages, said], request.tools, request.system)
+            self._threads[message["id"]] = _Thread(
+                [*request.messages, *said], request.tools, request.system, request.conversation
+            )
 
     def _count(self, what: str) -> int:
         self._counts[what] = self._counts.get(what, 0) + 1
@@ -400,15 +408,12 @@ def _error(status: int, type: str, message: str, details: Mapping[str, Any] | No
 
 def _failure(reply: Failure) -> _Response:
     response = _error(reply.status, reply.type, reply.message, reply.details)
-    if reply.retry_after is None:
-        return response
-    # below zero: our own sign for an answer that no retry will change
-    headers = {"x-should-retry": "false"} if reply.retry_after < 0 else {"retry-after": f"{reply.retry_after:g}"}
+    headers = {}
+    if reply.retry_after is not None:
+        headers["retry-after"] = f"{reply.retry_after:g}"
+    if reply.should_retry is not None:
+        headers["x-should-retry"] = str(reply.should_retry).lower()
     return _Response(response.status, response.body, headers)
-
-
-def _streams(body: Json, reply: Json) -> bool:
-    return bool(body.get("stream")) and reply.get("type") == "message"
 
 
 def _tokens(value: Any) -> int:
@@ -420,7 +425,7 @@ def _tokens(value: Any) -> int:
 TOOLSET_TOKENS = 4500  # what the definition of the computer toolset costs, by its documentation
 
 
-def _usage(request: ScriptedRequest, content: list[Json]) -> Json:
+def _usage(request: ScriptedRequest, content: Sequence[Json]) -> Json:
     tools = sum(TOOLSET_TOKENS if tool.get("type") == api.TOOLSET else _tokens(tool) for tool in request.tools)
     system = _tokens(request.system) if request.system else 0
     messages = sum(_block_tokens(block) for message in request.messages for block in blocks_of(message))
@@ -548,7 +553,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_json(response)
 
     def do_GET(self) -> None:
-        self._send_json(_error(404, "not_found_error", f"Not found: {self.path}"))
+        self._send_json(cast("_Server", self.server).respond(f"GET {self.path}", {}, b""))
 
     def log_message(self, format: str, *args: Any) -> None:
         """Nothing is printed."""

@@ -181,7 +181,7 @@ class Computer(BetaAbstractComputerToolset20260801):
         if self._check:
             self._check.after(action)
         self._listener.action(action)
-        log.info("%s%s", action.words(), f": {action.text}" if action.is_error else "")
+        _log(action)
 
     def _named(self, text: str) -> str:
         """The text with the values of parameters put back to their names."""
@@ -344,6 +344,7 @@ class RecordedComputer(BetaAbstractComputerToolset20260801):
             if action is None or action.name != name:
                 self._missing(f"{name} ({context.tool_use.id})")
             self._listener.action(action)
+            _log(action)
             return self._result(action)
         except CuaError as error:
             raise Abort(error) from None
@@ -359,6 +360,10 @@ class RecordedComputer(BetaAbstractComputerToolset20260801):
             x, _, y = action.text.partition(",")
             return BetaComputerCursorPositionResult(x=int(x.removeprefix("X=")), y=int(y.removeprefix("Y=")))
         return action.text or None
+
+
+def _log(action: Action) -> None:
+    log.info("%s%s", action.words(), f": {action.text}" if action.is_error else "")
 
 
 def modifiers(text: str | None) -> tuple[str, ...]:

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import pkgutil
-from dataclasses import dataclass
+import subprocess
+import sys
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import pytest_cua
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "desktop"))  # importlib mode leaves it out
+
+from desktop_support import alive, eventually, process_tree
 
 # pytester forgets what a run in this process imported; C extensions cannot be imported twice, and a class that is imported
 # twice is two classes: so everything is imported here, before.
@@ -37,7 +46,11 @@ def add_line(request):
     yield turn(use("key", text="ctrl+End"), use("type", text="{line}\\n"), use("key", text="ctrl+s"), use("screenshot"))
     yield finish("The line is there and saved.")
 
-SCRIPT = by_sentence({"Add the line": add_line})
+def look(request):
+    yield use("screenshot")
+    yield finish("Seen.")
+
+SCRIPT = {"Add the line": add_line, "": look}
 KEY = "scripted"
 VALID_KEY = None
 
@@ -48,11 +61,24 @@ def cua_client():
 '''
 
 
+class Watch:
+    """Notes the processes that a nested run has started."""
+
+    def __init__(self) -> None:
+        self._before = process_tree(os.getpid())
+        self.started: set[tuple[int, str]] = set()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self) -> None:
+        self.started |= process_tree(os.getpid()) - self._before
+
+
 @dataclass
 class Project:
     """A folder with tests, run by pytest in this process."""
 
     pytester: pytest.Pytester
+    processes: list[subprocess.Popen[str]] = field(default_factory=list)
 
     @property
     def path(self) -> Path:
@@ -67,8 +93,39 @@ class Project:
         """Replace who answers: `text` follows the standard script and may set SCRIPT, KEY, VALID_KEY."""
         (self.path / "conftest.py").write_text(CLIENT + text, encoding="utf-8")
 
+    def steps(self, body: str, *, head: str = "", arguments: str = "cua") -> None:
+        """Write `test_it.py` with one test, `test_it`, whose steps need no application."""
+        text = f"import pytest\nimport pytest_cua\nfrom pytest_cua import expect\n{textwrap.dedent(head)}\n\n"
+        text += f"def test_it({arguments}):\n{textwrap.indent(textwrap.dedent(body).strip(), '    ')}\n"
+        self.write(test_it=text)
+        (self.path / "test_note.py").unlink(missing_ok=True)
+
     def run(self, *arguments: str) -> pytest.RunResult:
-        return self.pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments)
+        """Run pytest in this process, and see that every process of it has ended afterwards."""
+        watch = Watch()
+        result = self.pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments, plugins=[watch])
+        eventually(lambda: not alive(watch.started))
+        return result
+
+    def start(self, *arguments: str, prefix: Sequence[str] = (), **environment: str) -> subprocess.Popen[str]:
+        """Start pytest in a process of its own."""
+        process = subprocess.Popen(
+            [*prefix, sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments],
+            cwd=self.path,
+            env={**os.environ, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        self.processes.append(process)
+        return process
+
+    def output(self, *arguments: str, prefix: Sequence[str] = (), **environment: str) -> tuple[int, str]:
+        """Run pytest in a process of its own; its exit code and output."""
+        process = self.start(*arguments, prefix=prefix, **environment)
+        text, _ = process.communicate(timeout=120)
+        return process.returncode, text
 
     def record(self, *arguments: str) -> pytest.RunResult:
         return self.run("--cua-mode=record", *arguments)
@@ -86,11 +143,15 @@ class Project:
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Project:
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Iterator[Project]:
     """An empty project with a scripted Claude; `test_note.py` is the usual test."""
     monkeypatch.delenv("CI", raising=False)
     pytester.makepyprojecttoml('[tool.pytest]\naddopts = ["--import-mode=importlib"]\nstrict = true\n')
     made = Project(pytester)
     made.script("")
     made.write(test_note=NOTE)
-    return made
+    yield made
+    for process in made.processes:  # of a test that failed
+        if process.poll() is None:
+            process.kill()
+            process.communicate()
