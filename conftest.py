@@ -22,7 +22,9 @@ def _only_loopback(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     connect = socket.socket.connect
 
     def guarded(self: socket.socket, address: Any) -> Any:
-        if self.family in (socket.AF_INET, socket.AF_INET6) and not str(address[0]).startswith(("127.", "::1", "localhost")):
+        if self.family in (socket.AF_INET, socket.AF_INET6) and not str(address[0]).startswith(
+            ("127.", "::1", "localhost")
+        ):
             raise AssertionError(f"a test tried to reach {address}")
         return connect(self, address)
 

@@ -47,11 +47,26 @@ if TYPE_CHECKING:
     from pytest_cua.settings import Settings
     from pytest_cua.tools.computer import Computer
 
-_ERRORS = (
-    "BadArgument Blocked CassetteMismatch CassetteMissing CassetteUnreadable CassetteUnwritable CuaError CuaFailure "
-    "DesktopDied ExpectFailure LaunchFailed MissingProgram ModelRefused NeedsApplication ScreenDrift SetupError StepFailed "
-    "VacuousTest"
-).split()
+_ERRORS = [
+    "BadArgument",
+    "Blocked",
+    "CassetteMismatch",
+    "CassetteMissing",
+    "CassetteUnreadable",
+    "CassetteUnwritable",
+    "CuaError",
+    "CuaFailure",
+    "DesktopDied",
+    "ExpectFailure",
+    "LaunchFailed",
+    "MissingProgram",
+    "ModelRefused",
+    "NeedsApplication",
+    "ScreenDrift",
+    "SetupError",
+    "StepFailed",
+    "VacuousTest",
+]
 _HOMES = {
     "expect": "assertions.expect",
     "Cua": "agent.cua",

@@ -89,7 +89,9 @@ def _accept(options: argparse.Namespace) -> int:
     for path in accepted:
         print(f"accepted {path}")
     if not adopted and not accepted:
-        print(f"nothing to accept in {folder}: no recording was kept aside and no baseline is proposed", file=sys.stderr)
+        print(
+            f"nothing to accept in {folder}: no recording was kept aside and no baseline is proposed", file=sys.stderr
+        )
         return 1
     return 0
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shutil
 import textwrap
 from collections.abc import Callable, Generator
 from typing import Any
@@ -53,7 +54,8 @@ def pytest_report_header(config: pytest.Config) -> str:
         "record": f"record, live desktop, asks {settings.model}",
         "record-missing": f"record-missing, live desktop, asks {settings.model} where there is no cassette",
     }
-    return f"cua: {words[settings.mode]}"
+    weaker = settings.has_desktop and settings.isolation == "auto" and shutil.which("bwrap") is None
+    return f"cua: {words[settings.mode]}" + (", isolation: process group (bwrap is not installed)" if weaker else "")
 
 
 @pytest.hookimpl(wrapper=True)

@@ -39,51 +39,58 @@ class RunSession:
         self._purse = self._purse or Purse(self.settings.max_cost_run)
         folder = cassette_folder(settings.cassette_dir, test)
         artifacts = settings.artifacts_dir / folder.relative_to(settings.cassette_dir)
-        context = TestContext(
-            test=test, settings=settings, evidence=Evidence(), folder=folder, artifacts=artifacts
-        )
+        context = TestContext(test=test, settings=settings, evidence=Evidence(), folder=folder, artifacts=artifacts)
         current.append(context)
         return TestState(test, settings, context, purse=self._purse, rootpath=rootpath)
 
     def summary(self, reporter: Any) -> None:
         """The lines at the end of a run."""
         properties = [dict(r.user_properties) for r in _reports(reporter) if getattr(r, "when", None) == "teardown"]
-        ours = [p for p in properties if "cua_mode" in p]
-        if not ours and self.settings.mode == "replay":
+        lines = _summary_lines([p for p in properties if "cua_mode" in p])
+        if self.settings.mode == "offline":
+            lines += self._offline_lines(reporter)
+        if not lines:
             return
         reporter.section("pytest-cua", sep="-")
-        recorded = [p["cua_recorded"] for p in ours if "cua_recorded" in p]
-        kept = [p["cua_kept"] for p in ours if "cua_kept" in p]
-        notes = [note for p in ours for note in p.get("cua_notes", "").splitlines()]
-        for path in recorded:
-            reporter.line(f"recorded {path}")
-        for path in kept:
-            reporter.line(f"kept aside (the test failed): {path}")
-        for note in notes:
-            reporter.line(note)
-        if recorded or kept:
-            reporter.line(_cost_line([p for p in ours if "cua_recorded" in p or "cua_kept" in p]))
-        if self.settings.mode == "offline":
-            self._offline_summary(reporter)
+        for line in lines:
+            reporter.line(line)
 
-    def _offline_summary(self, reporter: Any) -> None:
-        for report in reporter.stats.get("skipped", ()):
-            if isinstance(report.longrepr, tuple) and NEEDS in report.longrepr[2]:
-                reporter.line(f"not judged: {report.nodeid}: {report.longrepr[2].removeprefix('Skipped: ')}")
-        reporter.line("application not exercised: offline judges prompts, tools and test code on what was recorded")
+    def _offline_lines(self, reporter: Any) -> list[str]:
+        reasons = [
+            (r.nodeid, r.longrepr[2]) for r in reporter.stats.get("skipped", ()) if isinstance(r.longrepr, tuple)
+        ]
+        lines = [f"not judged: {test}: {why.removeprefix('Skipped: ')}" for test, why in reasons if NEEDS in why]
+        lines.append("application not exercised: offline judges prompts, tools and test code on what was recorded")
         if self.judged_nothing(reporter):
-            reporter.line("every test was skipped, so nothing was judged: this run counts as failed", red=True)
+            lines.append("every test was skipped, so nothing was judged: this run counts as failed")
+        return lines
 
     def judged_nothing(self, reporter: Any) -> bool:
         """Whether this was an offline run in which every test was skipped."""
         if self.settings.mode != "offline":
             return False
         stats = reporter.stats
-        return bool(stats.get("skipped")) and not any(stats.get(name) for name in ("passed", "failed", "error", "xfailed"))
+        return bool(stats.get("skipped")) and not any(
+            stats.get(name) for name in ("passed", "failed", "error", "xfailed")
+        )
 
 
 def _reports(reporter: Any) -> list[Any]:
     return [r for reports in reporter.stats.values() for r in reports if hasattr(r, "user_properties")]
+
+
+def _summary_lines(properties: list[dict[str, Any]]) -> list[str]:
+    """What the properties of all tests come to."""
+    recorded = [p["cua_recorded"] for p in properties if "cua_recorded" in p]
+    kept = [p["cua_kept"] for p in properties if "cua_kept" in p]
+    lines = [f"recorded {path}" for path in recorded]
+    lines += [f"kept aside (the test failed): {path}" for path in kept]
+    lines += [note for p in properties for note in p.get("cua_notes", "").splitlines()]
+    if recorded or kept:
+        lines.append(_cost_line([p for p in properties if "cua_recorded" in p or "cua_kept" in p]))
+    weaker = {p["cua_isolation"] for p in properties if p.get("cua_isolation", "").startswith("process group (bwrap")}
+    lines += [f"isolation: {words}; programs saw this user's files" for words in sorted(weaker)]
+    return lines
 
 
 def _cost_line(properties: list[dict[str, Any]]) -> str:
@@ -119,6 +126,7 @@ class TestState:
     _latch: Any = None
     _http: Any = None
     _committed: bool = False
+    isolation: str = ""  # of its desktops, once one has started
     goes_on: bool = False  # a fixture of the user's has more to do after the test
 
     # ------------------------------------------------------------------ set-up
@@ -180,10 +188,11 @@ class TestState:
             locale=settings.locale,
             timezone=settings.timezone,
             home=settings.home,
-            expose=(self.rootpath,),
+            expose=shown_inside(self.rootpath),
         )
         desktop: Any = Desktop.start(config, observer=observer, name=name)
         self.desktops.append(desktop)
+        self.isolation = str(desktop.isolation)
         desktop.browser = self._counted(desktop.browser)
         return desktop
 
@@ -405,12 +414,15 @@ class TestState:
             found += [
                 ("cua_steps", len(self._run.steps)),
                 ("cua_turns", sum(len(step.turns) for step in self._run.steps)),
+                ("cua_actions", sum(1 for _ in self._run.actions())),
                 ("cua_input_tokens", usage.input_tokens),
                 ("cua_output_tokens", usage.output_tokens),
                 ("cua_cost_usd", usage.cost_usd),
             ]
             if self.recording and self.passed:
                 found.append(("cua_recorded", str(self.context.folder)))
+        if self.isolation:
+            found.append(("cua_isolation", self.isolation))
         if self.kept is not None:
             found.append(("cua_kept", str(self.kept)))
         if self.recording and self._keeper is not None:
@@ -418,6 +430,13 @@ class TestState:
         if self.context.notes:
             found.append(("cua_notes", "\n".join(self.context.notes)))
         return found
+
+
+def shown_inside(root: Path) -> tuple[Path, ...]:
+    """What the desktop's programs see of the project: its root, unless each desktop has a folder of that name."""
+    from pytest_cua.desktop.isolation import may_be_exposed
+
+    return (root,) if may_be_exposed(root) else ()
 
 
 def environment_of(desktop: Any, settings: Settings) -> dict[str, Any]:

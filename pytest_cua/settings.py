@@ -107,6 +107,10 @@ def _count(text: str) -> int:
     return value
 
 
+def _hosts(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
 def _amount(text: str) -> float:
     try:
         value = float(text)
@@ -183,7 +187,7 @@ PARSE: Mapping[str, Callable[[str], Any]] = {
     "threads": _boolean,
     "strict": _boolean,
     "exclude": _boxes,
-    "http_recorded": lambda text: tuple(text.split()),
+    "http_recorded": _hosts,
 }
 SESSION_ONLY = ("mode", "update", "cassette_dir", "artifacts_dir", "max_cost_run")
 
@@ -192,9 +196,7 @@ def add_options(parser: pytest.Parser) -> None:
     """Declare every option and ini name."""
     group = parser.getgroup("cua", "computer use (pytest-cua)")
     group.addoption("--cua-mode", metavar="MODE", help=HELP["mode"])
-    group.addoption(
-        "--cua-record", dest="cua_record", action="store_true", help="short for --cua-mode=record-missing"
-    )
+    group.addoption("--cua-record", dest="cua_record", action="store_true", help="short for --cua-mode=record-missing")
     group.addoption("--cua-update", metavar="WHICH", help=HELP["update"])
     group.addoption("--cua-model", metavar="MODEL", help=HELP["model"])
     group.addoption(
@@ -202,7 +204,24 @@ def add_options(parser: pytest.Parser) -> None:
     )
     for field in fields(Settings):
         if field.name != "update":  # a decision of one run, never of a file
-            parser.addini(f"cua_{field.name}", HELP[field.name], type="string", default=None)
+            parser.addini(f"cua_{field.name}", HELP[field.name], type=_ini_type(field.name), default=None)
+
+
+def _ini_type(name: str) -> Any:
+    """What pytest takes for a setting: in native TOML a number is a number (or text), and a list a list.
+
+    pytest takes two types for one name from 9.2 on; before, numbers must be text there.
+    """
+    if PARSE[name] in (_boxes, _hosts):
+        return "linelist"
+    native: dict[Any, Any] = {_integer: int, _count: int, _amount: float, _boolean: bool}
+    kind = native.get(PARSE[name])
+    return "string" if kind is None or pytest.version_tuple < (9, 2) else kind | str
+
+
+def _ini_text(value: Any) -> str:
+    """A value of pytest's as text: native TOML gives numbers, booleans and lists."""
+    return "\n".join(value) if isinstance(value, list) else str(value).strip()
 
 
 def session_settings(config: pytest.Config) -> Settings:
@@ -237,9 +256,9 @@ def _given(config: pytest.Config, name: str) -> tuple[str, str] | None:
     if name in ("mode", "update", "model") and (text := config.getoption(f"--cua-{name}")) is not None:
         return text, f"--cua-{name}"
     if name != "update":
-        text = config.getini(f"cua_{name}")
-        if text not in (None, ""):
-            return text.strip(), f"ini cua_{name}"
+        value = config.getini(f"cua_{name}")
+        if value not in (None, "", []):
+            return _ini_text(value), f"ini cua_{name}"
     variable = f"PYTEST_CUA_{name.upper()}"
     if text := os.environ.get(variable):
         return text, variable

@@ -245,8 +245,8 @@ class Cua:
             if not comparison.same:
                 raise self.latch.set(
                     ScreenDrift(
-                        f"step {entry.number}, judge {entry.sentence!r}: the screen is not the one that was judged while "
-                        f"recording. {comparison.summary}",
+                        f"step {entry.number}, judge {entry.sentence!r}: the screen is not the one that was judged "
+                        f"while recording. {comparison.summary}",
                         f"record the test again: pytest --cua-mode=record {shell_quoted(self.test)}",
                     )
                 )

@@ -1,7 +1,7 @@
 """One step: from a sentence to turns, on the SDK's tool runner, until `finish_step`.
 
-The loop cannot tell a live model from a cassette: both are middleware of the client. Nor can it tell a live desktop from
-a recorded one: both are a computer toolset.
+The loop cannot tell a live model from a cassette: both are middleware of the client. Nor can it tell a live
+desktop from a recorded one: both are a computer toolset.
 """
 
 from __future__ import annotations
@@ -35,9 +35,17 @@ _UNFINISHED = {
 class Keeper(Protocol):
     """The cassette's side of a step: `Recorder` or `Player`."""
 
-    def begin_step(self, step: Step) -> None: ...
-    def end_step(self, step: Step) -> None: ...
-    def action(self, action: Action) -> None: ...
+    def begin_step(self, step: Step) -> None:
+        """A step begins: its requests are one conversation."""
+        ...
+
+    def end_step(self, step: Step) -> None:
+        """A step ended as it should."""
+        ...
+
+    def action(self, action: Action) -> None:
+        """An action is done."""
+        ...
 
 
 @dataclass
@@ -96,14 +104,15 @@ class Conversation:
         """Run one tool runner to its end and give the last reply."""
         info = model_info(self.model)
         make = finish_tool if self.step.kind == "do" else opinion_tool
-        ending_tool = make(self.ending, alone=lambda: self._calls == 1, done=lambda: self._runner.close())
-        self._runner = self.client.beta.messages.tool_runner(
+        ending_tool = make(self.ending, alone=lambda: self._calls == 1, done=self._close)
+        messages_api: Any = self.client.beta.messages  # its overloads do not know a list of our own tools
+        self._runner = messages_api.tool_runner(
             model=self.model,
             max_tokens=info.max_tokens,
             system=SYSTEM_PROMPT if self.step.kind == "do" else JUDGE_PROMPT,
-            messages=messages,  # type: ignore[arg-type]
+            messages=messages,
             tools=[*([self.toolset] if self.toolset is not None else []), ending_tool],
-            thinking=dict(info.thinking) if info.thinking else omit,  # type: ignore[arg-type]
+            thinking=dict(info.thinking) if info.thinking else omit,
             cache_control={"type": "ephemeral"},
             thread=omit if self.threads else False,
             timeout=max(1.0, self.clock.limit / 1000),
@@ -113,6 +122,10 @@ class Conversation:
             last = message
             self._take(message)
         return last
+
+    def _close(self) -> None:
+        """No request after the one at hand."""
+        self._runner.close()
 
     def _take(self, message: Any) -> None:
         """Note a reply, before its tools run, and stop when a limit is reached."""
@@ -226,7 +239,9 @@ def refused(error: anthropic.AnthropicError, model: str) -> ModelRefused:
         return ModelRefused("The API did not answer in time.", "run it again", replay)
     if isinstance(error, anthropic.APIConnectionError):
         return ModelRefused(
-            f"The API could not be reached: {error.__cause__ or error}.", "check the network and ANTHROPIC_BASE_URL", replay
+            f"The API could not be reached: {error.__cause__ or error}.",
+            "check the network and ANTHROPIC_BASE_URL",
+            replay,
         )
     if isinstance(error, anthropic.APIStatusError):
         return ModelRefused(

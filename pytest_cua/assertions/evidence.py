@@ -139,8 +139,7 @@ def asserted_from(place: Place, *, later: bool = False) -> bool:
     loops = [node for node in ast.walk(function) if isinstance(node, blocks)]
     inside = [loop for loop in loops if loop.lineno <= place.line <= (loop.end_lineno or loop.lineno)]
     return any(
-        (node.end_lineno or node.lineno) >= first
-        or any(_belongs(node, loop) for loop in inside)
+        (node.end_lineno or node.lineno) >= first or any(_belongs(node, loop) for loop in inside)
         for node in asserts_in(function)
     )
 
@@ -154,11 +153,12 @@ def _belongs(node: ast.stmt | ast.expr, block: ast.stmt) -> bool:
 def asserts_in(function: ast.AST) -> Iterator[ast.stmt | ast.expr]:
     """The statements and calls in a function that can fail a test."""
     for node in ast.walk(function):
-        if isinstance(node, ast.Assert):
+        if isinstance(node, ast.Assert) or (isinstance(node, ast.Call) and _can_fail(_called(node))):
             yield node
-        elif isinstance(node, ast.Call) and (name := _called(node)):
-            if name.startswith("assert") or name in _ASSERTING_CALLS:
-                yield node
+
+
+def _can_fail(name: str) -> bool:
+    return name.startswith("assert") or name in _ASSERTING_CALLS
 
 
 def _called(call: ast.Call) -> str:

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from threading import Event
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 from pytest_cua.errors import BadArgument, CuaFailure, ExpectFailure, shell_quoted
 from pytest_cua.observe import TestContext, TestObserver, current
@@ -50,7 +50,7 @@ def negated(method: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[S
     """The same expectation, the other way round."""
 
     @functools.wraps(method)
-    def opposite(self: S, *args: P.args, **kwargs: P.kwargs) -> None:
+    def opposite(self: S, /, *args: P.args, **kwargs: P.kwargs) -> None:
         self._negated = True
         try:
             method(self, *args, **kwargs)
@@ -59,7 +59,7 @@ def negated(method: Callable[Concatenate[S, P], None]) -> Callable[Concatenate[S
 
     opposite.__name__ = f"not_{method.__name__}"
     opposite.__doc__ = f"The opposite of `{method.__name__}`: it must stop holding within its time."
-    return opposite
+    return cast("Callable[Concatenate[S, P], None]", opposite)
 
 
 class _Expectation:
@@ -227,9 +227,7 @@ class FileExpectation(_Expectation):
 
     not_to_have_json = negated(to_have_json)
 
-    def to_have_rows(
-        self, query: str, expected: Iterable[Sequence[Any]], *, timeout: int | None = None
-    ) -> None:
+    def to_have_rows(self, query: str, expected: Iterable[Sequence[Any]], *, timeout: int | None = None) -> None:
         """The file is an SQLite database in which the query gives these rows, in this order.
 
         Args:
@@ -417,7 +415,9 @@ def _text_difference(expected: str, actual: str) -> str:
             f"Only the line ends at the end differ: expected {len(expected) - len(expected.rstrip(chr(10)))}, "
             f"found {len(actual) - len(actual.rstrip(chr(10)))}."
         )
-    lines = list(difflib.unified_diff(expected.splitlines(), actual.splitlines(), "expected", "found", lineterm="", n=2))
+    lines = list(
+        difflib.unified_diff(expected.splitlines(), actual.splitlines(), "expected", "found", lineterm="", n=2)
+    )
     more = f"\n… {len(lines) - _DIFF_LINES} more lines" if len(lines) > _DIFF_LINES else ""
     return "\n" + "\n".join(lines[:_DIFF_LINES]) + more
 
@@ -446,8 +446,8 @@ class Expect:
         if type(actual).__module__.startswith("playwright."):
             return _playwright(actual)
         raise BadArgument(
-            f"expect() takes a desktop, a file of it (cua.desktop.file(...)), or a Playwright page, locator or response, "
-            f"not {kind} {actual!r}.",
+            f"expect() takes a desktop, a file of it (cua.desktop.file(...)), or a Playwright page, locator or "
+            f"response, not {kind} {actual!r}.",
             "for a plain value write an assert",
         )
 

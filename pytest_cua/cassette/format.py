@@ -144,7 +144,9 @@ def load(folder: Path) -> Cassette:
 
 
 def _broken(path: Path, what: str, *hints: str) -> CassetteUnreadable:
-    restore = f"restore it from version control (git checkout -- {path}) or record the test again with --cua-mode=record"
+    restore = (
+        f"restore it from version control (git checkout -- {path}) or record the test again with --cua-mode=record"
+    )
     return CassetteUnreadable(f"{path} cannot be replayed: {what}.", *(hints or (restore,)))
 
 
@@ -155,7 +157,9 @@ def _verified(path: Path, raw: bytes) -> list[Line]:
         if not text.strip():
             continue
         if text.startswith((b"<<<<<<<", b"=======", b">>>>>>>")):
-            raise _broken(path, f"line {number} is a merge conflict", "take one side whole: git checkout --ours/--theirs")
+            raise _broken(
+                path, f"line {number} is a merge conflict", "take one side whole: git checkout --ours/--theirs"
+            )
         try:
             line = json.loads(text)
         except ValueError:
@@ -167,7 +171,9 @@ def _verified(path: Path, raw: bytes) -> list[Line]:
         if line.get("type") not in LINE_TYPES:
             raise _broken(path, f"line {number} has the unknown type {line.get('type')!r}")
         if seal(line, previous).get("sum") != line.get("sum"):
-            raise _broken(path, f"line {number} does not carry the digest of its content; it was edited, or a line before it")
+            raise _broken(
+                path, f"line {number} does not carry the digest of its content; it was edited, or a line before it"
+            )
         previous = line["sum"]
         lines.append(line)
     if not lines:

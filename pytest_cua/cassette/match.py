@@ -79,7 +79,9 @@ def _shown(recorded: Any, now: Any) -> tuple[str, str]:
     """Both values, long texts cut to the place where they part."""
     if not (isinstance(recorded, str) and isinstance(now, str)):
         return _short(recorded), _short(now)
-    same = next((i for i, (a, b) in enumerate(zip(recorded, now, strict=False)) if a != b), min(len(recorded), len(now)))
+    same = next(
+        (i for i, (a, b) in enumerate(zip(recorded, now, strict=False)) if a != b), min(len(recorded), len(now))
+    )
     start = max(0, same - 30)
     cut = "…" if start else ""
     return f"{cut}{_short(recorded[start:])}", f"{cut}{_short(now[start:])}"

@@ -231,9 +231,7 @@ class Recorder(Middleware):
                 "use cua.do() or cua.judge(), or ask with another client",
             )
         if request.stream:
-            raise BadArgument(
-                "A streamed request inside a step cannot be recorded.", "send it without stream=True"
-            )
+            raise BadArgument("A streamed request inside a step cannot be recorded.", "send it without stream=True")
         response = call_next(request)
         http = response.http_response
         http.read()
@@ -341,7 +339,13 @@ def _will_be_retried(http: httpx2.Response) -> bool:
 
 
 def header_line(
-    *, test: str, model: str, tools: list[str], prompt_digest: str, display: Mapping[str, Any], environment: Mapping[str, Any]
+    *,
+    test: str,
+    model: str,
+    tools: list[str],
+    prompt_digest: str,
+    display: Mapping[str, Any],
+    environment: Mapping[str, Any],
 ) -> dict[str, Any]:
     """The first line of a recording, except the endpoint, which the first reply shows."""
     return {
@@ -451,7 +455,8 @@ class Player(Middleware):
             raise NeedsApplication(f"needs the application: {what} was not looked at while recording")
         if index >= len(kept):
             raise NeedsApplication(
-                f"needs the application: {what} is looked at {index + 1} times, and was {len(kept)} times while recording"
+                f"needs the application: {what} is looked at {index + 1} times, and was {len(kept)} times "
+                f"while recording"
             )
         self._observed[place] = index + 1
         return self._value(kept[index]["value"])
@@ -501,9 +506,7 @@ class Player(Middleware):
                 f"{path} is missing or damaged.", "restore it from version control, or record the test again"
             ) from None
         if screens.content_key(image) != key:
-            raise CassetteUnreadable(
-                f"{path} is not the picture that was recorded.", "restore it from version control"
-            )
+            raise CassetteUnreadable(f"{path} is not the picture that was recorded.", "restore it from version control")
         return image
 
     # ------------------------------------------------------------------ middleware
@@ -553,4 +556,3 @@ def _response(request: APIRequest, status: int, body: Any) -> APIResponse[Any]:
 
 # `APIResponse` asks its client only whether responses are validated strictly
 _REPLAY_OWNER = anthropic.Anthropic(api_key="none", base_url="http://replay.invalid")
-

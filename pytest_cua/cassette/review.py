@@ -24,9 +24,7 @@ def steps_markdown(folder: Path) -> str:
         lines += _step(cassette, step)
     if cassette.observations:
         lines += ["", "## What the test looked at", ""]
-        lines += [
-            f"- after step {o['after_step']}: {o['kind']} {o['subject']}".rstrip() for o in cassette.observations
-        ]
+        lines += [f"- after step {o['after_step']}: {o['kind']} {o['subject']}".rstrip() for o in cassette.observations]
     return "\n".join(lines) + "\n"
 
 

@@ -204,6 +204,7 @@ class CassetteWriter:
             (self.aside / FILE).replace(self.folder / FILE)
             _sync_folder(self.folder)
             prune_unreferenced(self.folder)
+            shutil.rmtree(self.folder / FAILED, ignore_errors=True)  # older than what has just been recorded
         except OSError as error:
             self._unlock()  # what is left was paid for, and the next recording keeps it
             raise self._unwritable(error) from None
@@ -268,7 +269,9 @@ def adopt(folder: Path) -> Cassette:
     """
     kept = folder / FAILED
     if not (kept / FILE).exists():
-        raise CassetteMissing(f"No recording was kept aside in {folder}.", "record the test: pytest --cua-mode=record ...")
+        raise CassetteMissing(
+            f"No recording was kept aside in {folder}.", "record the test: pytest --cua-mode=record ..."
+        )
     unfinished = [step.number for step in load(kept).steps if not step.end]
     if unfinished:
         raise CassetteUnreadable(

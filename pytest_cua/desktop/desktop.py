@@ -25,6 +25,8 @@ from pytest_cua.desktop.program import Launcher, Program
 from pytest_cua.desktop.stillness import Stillness, StillnessWatch
 from pytest_cua.desktop.waiting import now_ms
 from pytest_cua.desktop.windows import Window, WindowReader
+
+__all__ = ["Desktop", "DesktopConfig", "DesktopFile", "Program", "Stillness", "Window"]
 from pytest_cua.errors import BadArgument, SetupError
 
 if TYPE_CHECKING:

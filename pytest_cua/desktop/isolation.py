@@ -124,6 +124,11 @@ def exposed_by_default() -> list[Path]:
     return [Path(sys.prefix), Path(sys.base_prefix), package, Path("/run/systemd/resolve")]
 
 
+def may_be_exposed(path: Path) -> bool:
+    """Whether a directory can be shown inside; a desktop has its own /tmp, HOME and the like."""
+    return str(Path(path).absolute()) not in _NEVER_EXPOSED
+
+
 def check_exposed(paths: Iterable[Path]) -> list[Path]:
     """Return `paths` as absolute paths.
 
@@ -133,7 +138,7 @@ def check_exposed(paths: Iterable[Path]) -> list[Path]:
     checked = []
     for path in paths:
         absolute = Path(path).absolute()
-        if str(absolute) in _NEVER_EXPOSED:
+        if not may_be_exposed(absolute):
             raise BadArgument(
                 f"expose={str(absolute)!r} cannot be shown inside the desktop, which has its own.",
                 "expose a directory below it",

@@ -123,7 +123,7 @@ class ScreenCheck:
         recorded = self._player.recorded_action(action.id)
         if recorded is None or recorded.is_error == action.is_error:
             return
-        was, now = (("failed", "works") if recorded.is_error else ("worked", "fails"))
+        was, now = ("failed", "works") if recorded.is_error else ("worked", "fails")
         raise self.latch.set(
             ScreenDrift(
                 f"{self.place}, {action.words()}: this {was} while recording and now {now}: "
@@ -154,7 +154,8 @@ class ScreenCheck:
 
     def _hints(self) -> tuple[str, ...]:
         return (
-            f"if the change is meant, record the test again: pytest --cua-mode=record {shell_quoted(self._player.test)}",
+            "if the change is meant, record the test again: "
+            f"pytest --cua-mode=record {shell_quoted(self._player.test)}",
             "if it is noise, leave the area out: @pytest.mark.cua(exclude=[(x, y, width, height)])",
         )
 

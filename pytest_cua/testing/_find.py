@@ -392,6 +392,10 @@ def _match(screen: _Screen, text: str, place: _Place) -> _Match | None:
                 window = windows[at]
     if best is None or window is None:
         return None
+    ends = screen.edges(place.style)[2][place.row]
+    last = best.x + best.drawing.ink.shape[1] - 1
+    if not ends[max(last - 1, 0) : last + 2].any():
+        return replace(best, score=0.0)  # the beginning of a longer word
     return replace(best, score=min(best.score, _worst_character(window, best.drawing)))
 
 

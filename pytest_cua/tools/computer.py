@@ -71,8 +71,13 @@ class Listener(Protocol):
 class Check(Protocol):
     """What is asked around each action; `pytest_cua.replay.check` has both kinds."""
 
-    def before(self, action: Action) -> Image.Image: ...
-    def after(self, action: Action) -> None: ...
+    def before(self, action: Action) -> Image.Image:
+        """Called before the action; gives the frame it meets."""
+        ...
+
+    def after(self, action: Action) -> None:
+        """Called after the action, with its result filled in."""
+        ...
 
 
 class SilentListener:
@@ -130,7 +135,7 @@ class Computer(BetaAbstractComputerToolset20260801):
             id=call.id if call else "",
             tool="computer",
             name=name,
-            input=dict(call.input) if call else input.to_dict(),  # type: ignore[call-overload]
+            input=dict(call.input) if call else input.to_dict(),
         )
         started = time.monotonic()
         self._action = action
@@ -174,9 +179,7 @@ class Computer(BetaAbstractComputerToolset20260801):
             action.after = self._listener.picture(self.desktop.capture())
         action.pointer = self.desktop.pointer.position()
         windows = self.desktop.read_windows()
-        action.windows = [
-            {"title": self._named(w.title), "program": w.program, "box": list(w.box)} for w in windows
-        ]
+        action.windows = [{"title": self._named(w.title), "program": w.program, "box": list(w.box)} for w in windows]
         action.focus = next((self._named(w.title) for w in windows if w.focused), None)
         if self._check:
             self._check.after(action)
@@ -275,16 +278,16 @@ class Computer(BetaAbstractComputerToolset20260801):
         if not 0 <= amount <= MAX_SCROLL:
             raise BadArgument(f"scroll_amount must be 0 to {MAX_SCROLL} wheel clicks, not {amount}.")
         x, y = self._point(input.coordinate)
-        self.desktop.pointer.scroll(
-            str(input.scroll_direction), amount, x, y, modifiers=modifiers(input.text)
-        )
+        self.desktop.pointer.scroll(str(input.scroll_direction), amount, x, y, modifiers=modifiers(input.text))
 
     # ------------------------------------------------------------------ keyboard
 
     def type(self, context: BetaToolsetCallContext, input: Any) -> None:
         """Type text where the focus is; a placeholder is typed as its value."""
         if len(input.text) > MAX_TEXT:
-            raise BadArgument(f"The text is {len(input.text)} characters long; at most {MAX_TEXT} can be typed at once.")
+            raise BadArgument(
+                f"The text is {len(input.text)} characters long; at most {MAX_TEXT} can be typed at once."
+            )
         text = input.text
         for name, value in self._params.items():
             text = text.replace(f"{{{name}}}", value)
@@ -378,7 +381,9 @@ def modifiers(text: str | None) -> tuple[str, ...]:
     for part in text.split("+"):
         name = MODIFIERS.get(part.strip().lower())
         if name is None:
-            raise BadArgument(f"{part.strip()!r} is no modifier for a click: use shift, ctrl, alt or super, joined by +.")
+            raise BadArgument(
+                f"{part.strip()!r} is no modifier for a click: use shift, ctrl, alt or super, joined by +."
+            )
         names.append(name)
     return tuple(names)
 

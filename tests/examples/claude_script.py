@@ -1,7 +1,7 @@
 """Plays Claude for the example tests: it finds what it clicks on the screenshot it was sent, by its text.
 
-No key was at hand when these recordings were made; their headers say `model_endpoint: scripted`. With a key the same tests
-record with the real model: `./dev demo --record`.
+No key was at hand when these recordings were made; their headers say `model_endpoint: scripted`. With a key the
+same tests record with the real model: `./dev demo --record`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def click(box: Box, dx: int = 0, dy: int = 0) -> Any:
 
 def right_of(box: Box, distance: int) -> Any:
     """A click to the right of a label, where its field is."""
-    x, y = box.center
+    _, y = box.center
     return use("left_click", coordinate=[round(box.x + box.width) + distance, round(y)])
 
 
@@ -45,7 +45,7 @@ def append_total(request: ScriptedRequest) -> Play:
 
 def write_greeting(request: ScriptedRequest) -> Play:
     yield use("screenshot")
-    request = yield turn(use("type", text="Dear {name},\n"), use("key", text="ctrl+s"), use("screenshot"))
+    yield turn(use("type", text="Dear {name},\n"), use("key", text="ctrl+s"), use("screenshot"))
     yield finish("The greeting is in the document, and it is saved.")
 
 
@@ -53,7 +53,9 @@ def export_pdf(request: ScriptedRequest) -> Play:
     request = yield use("screenshot")
     request = yield turn(click(request.find_text("File")), use("screenshot"))
     yield turn(
-        finish("The File menu of this editor has no 'Export as PDF'; the nearest entry is 'Print...'.", outcome="blocked")
+        finish(
+            "The File menu of this editor has no 'Export as PDF'; the nearest entry is 'Print...'.", outcome="blocked"
+        )
     )
 
 
@@ -62,9 +64,7 @@ def export_pdf(request: ScriptedRequest) -> Play:
 
 def enter_customer(request: ScriptedRequest) -> Play:
     request = yield use("screenshot")
-    request = yield turn(
-        right_of(request.find_text("Customer"), 60), use("type", text="{customer}"), use("screenshot")
-    )
+    request = yield turn(right_of(request.find_text("Customer"), 60), use("type", text="{customer}"), use("screenshot"))
     yield finish("The customer field shows the name.")
 
 
@@ -75,12 +75,14 @@ def add_line(request: ScriptedRequest) -> Play:
         use("type", text="{description}\t{quantity}\t{price}\n"),
         use("screenshot"),
     )
+    assert request.find_text("added")
     yield finish("The line is in the table and the status line says 'Line added'.")
 
 
 def save_invoice(request: ScriptedRequest) -> Play:
     request = yield use("screenshot")
     request = yield turn(click(request.find_text("Save")), use("screenshot"))
+    assert request.find_text("Saved", bold=True)
     yield finish("The status line says 'Saved invoice 1'.")
 
 
@@ -105,6 +107,7 @@ def order_mugs(request: ScriptedRequest) -> Play:
         use("screenshot"),
     )
     request = yield turn(click(request.find_text("Place order")), use("screenshot"))
+    assert request.find_text("placed")
     yield finish("The page says 'Order 1 placed'.")
 
 

@@ -62,5 +62,3 @@ def cua_client(request: pytest.FixtureRequest) -> Iterator[Any]:
         yield anthropic.Anthropic(api_key="scripted", base_url=claude.base_url)
         assert not claude.errors, claude.errors
         assert not claude.script_errors, claude.script_errors
-
-

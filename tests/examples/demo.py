@@ -167,7 +167,9 @@ def compare() -> tuple[int, int, dict[str, Result]]:
 
 def show_drift(lies: dict[str, Result]) -> None:
     say("\n4. One failure in full (invoice:label), as pytest prints it:\n")
-    message = next((text for text in lies["invoice:label"].failures if "ScreenDrift" in text), "(no drift was reported)")
+    message = next(
+        (text for text in lies["invoice:label"].failures if "ScreenDrift" in text), "(no drift was reported)"
+    )
     say(textwrap.indent(message.replace(f"{ROOT}/", ""), "   | "))
 
 
@@ -187,7 +189,7 @@ def record() -> int:
         say("demo: --record asks the real model and needs a key: export ANTHROPIC_API_KEY=..., then run it again.")
         return 1
     folder = tempfile.mkdtemp(prefix="pytest-cua-demo-")
-    say(f"Recording tests/examples/test_mousepad.py::test_invoice_total with the real model, at most {CAP_USD:.2f} USD ...")
+    say(f"Recording {EXAMPLES}/test_mousepad.py::test_invoice_total with the real model, at most {CAP_USD:.2f} USD ...")
     command = [sys.executable, "-m", "pytest", "-q", f"{EXAMPLES}/test_mousepad.py::test_invoice_total"]
     options = ["--cua-mode=record", "-o", f"cua_cassette_dir={folder}", "-o", f"cua_max_cost={CAP_USD}"]
     done = subprocess.run([*command, *options], cwd=ROOT, env={**os.environ, "EXAMPLES_REAL_MODEL": "1"}, check=False)

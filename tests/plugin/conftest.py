@@ -22,12 +22,12 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "desktop"))  # importlib mode
 
 from desktop_support import alive, eventually, process_tree
 
-# pytester forgets what a run in this process imported; C extensions cannot be imported twice, and a class that is imported
-# twice is two classes: so everything is imported here, before.
+# pytester forgets what a run in this process imported; C extensions cannot be imported twice, and a class that is
+# imported twice is two classes: so everything is imported here, before.
 for _module in pkgutil.walk_packages(pytest_cua.__path__, "pytest_cua."):
     importlib.import_module(_module.name)
 
-NOTE = '''
+NOTE = """
 from pytest_cua import expect
 
 def test_note(cua):
@@ -35,9 +35,9 @@ def test_note(cua):
     cua.desktop.launch("mousepad", "note.txt")
     cua.do("Add the line {line} and save", params={"line": "two"})
     expect(cua.desktop.file("note.txt")).to_have_text("one\\ntwo\\n")
-'''
+"""
 
-CLIENT = '''
+CLIENT = """
 import anthropic, pytest
 from pytest_cua.testing import *
 
@@ -58,7 +58,7 @@ VALID_KEY = None
 def cua_client():
     with ScriptedClaude(SCRIPT, valid_key=VALID_KEY) as claude:
         yield anthropic.Anthropic(api_key=KEY, base_url=claude.base_url, max_retries=0)
-'''
+"""
 
 
 class Watch:

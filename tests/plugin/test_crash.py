@@ -1,4 +1,4 @@
-"""A run that is killed, interrupted or doubled: nothing half is taken for whole, what was paid for is kept, no process stays."""
+"""A run that is killed, interrupted or doubled: nothing half is taken for whole, what was paid for is kept."""
 
 from __future__ import annotations
 

@@ -132,7 +132,8 @@ cua.desktop.launch("mousepad")
 cua.do("Look")
 """
     for number, (line, _) in enumerate(cases):
-        body += f"with pytest.raises(pytest_cua.ExpectFailure) as caught:\n    {line}\nprint('case {number}', repr(str(caught.value)))\n"
+        body += f"with pytest.raises(pytest_cua.ExpectFailure) as caught:\n    {line}\n"
+        body += f"print('case {number}', repr(str(caught.value)))\n"
     project.steps(body, head=HEAD)
     for mode in ("record", "offline"):
         result = project.run(f"--cua-mode={mode}", "-s", "-o", "cua_timeout=0")

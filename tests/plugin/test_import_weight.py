@@ -29,7 +29,10 @@ def collected(project: Any, test: str, *arguments: str) -> str:
 def test_nothing_heavy_is_imported_to_collect_a_suite(project: Any) -> None:
     assert "heavy: [] " in collected(project, "def test_plain(): pass")
     assert "heavy: [] " in collected(project, "from pytest_cua import expect\ndef test_plain(): pass")
-    test = "from pytest_cua import expect\ndef test_it(cua):\n    cua.do('x')\n    expect(cua.desktop).to_have_window('y')\n"
+    test = (
+        "from pytest_cua import expect\n"
+        "def test_it(cua):\n    cua.do('x')\n    expect(cua.desktop).to_have_window('y')\n"
+    )
     assert "heavy: [] " in collected(project, test)
 
 

@@ -1,4 +1,4 @@
-"""No request to a model, and no key, leaves a replay: not with the network cut, not with a server that waits for one."""
+"""No request to a model, and no key, leaves a replay: not with the network cut, not with a server that waits."""
 
 from __future__ import annotations
 

@@ -292,8 +292,8 @@ SCRIPT = {"": work}
     code, output = project.output("-o", "cua_drift_timeout=500")
     assert code == 1
     assert (
-        "ScreenDrift: step 1 'Work', turn 1, left_click at 900, 700: this worked while recording and now fails: The button"
-        in output
+        "ScreenDrift: step 1 'Work', turn 1, left_click at 900, 700: "
+        "this worked while recording and now fails: The button" in output
     )
 
 
