@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import argparse
+import configparser
+import os
 import sys
-from collections.abc import Sequence
+import tomllib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
-from pytest_cua.errors import CuaError
+from pytest_cua.errors import CassetteUnreadable, CuaError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -15,6 +20,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
+    except BrokenPipeError:  # whoever read has seen enough; Python must not complain about the rest at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except CuaError as error:
         print(error, file=sys.stderr)
         return 1
@@ -44,16 +52,60 @@ def _parser() -> argparse.ArgumentParser:
 def _add_test(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("test", help="the test's id, such as tests/test_file.py::test_name, or its cassette's folder")
     parser.add_argument(
-        "--cassettes", type=Path, default=Path("cassettes"), help="folder of all cassettes (default: cassettes)"
+        "--cassettes", type=Path, help="folder of all cassettes (default: cua_cassette_dir of pytest's settings)"
     )
 
 
 def _folder(options: argparse.Namespace) -> Path:
+    """The cassette's folder of the test, or the folder that was given."""
     from pytest_cua.cassette.store import cassette_folder
 
-    if Path(options.test).is_dir():
+    if options.test and Path(options.test).is_dir():
         return Path(options.test)
-    return cassette_folder(options.cassettes, options.test)
+    return cassette_folder(*_root_and_id(options))
+
+
+def _root_and_id(options: argparse.Namespace) -> tuple[Path, str]:
+    """The folder of all cassettes, and the test's id from the root of the project on, wherever the command is run."""
+    root, configured = _project(Path.cwd())
+    path, separator, names = options.test.partition("::")
+    with suppress(ValueError):  # a path that leads elsewhere stays as it is, and is not found
+        path = str((Path.cwd() / path).resolve().relative_to(root)) if separator else path
+    return options.cassettes or root / configured, path + separator + names
+
+
+def _project(start: Path) -> tuple[Path, str]:
+    """The folder of pytest's settings, and where cassettes lie by them; without such, this folder."""
+    for folder in (start, *start.parents):
+        for name in (
+            "pytest.toml",
+            ".pytest.toml",
+            "pytest.ini",
+            ".pytest.ini",
+            "pyproject.toml",
+            "tox.ini",
+            "setup.cfg",
+        ):
+            settings = _settings_in(folder / name)
+            if settings is not None:
+                return folder.resolve(), str(settings.get("cua_cassette_dir", "cassettes")).strip()
+    return start.resolve(), "cassettes"
+
+
+def _settings_in(path: Path) -> Mapping[str, Any] | None:
+    """What a file says to pytest, None when it says nothing to it."""
+    if not path.is_file():
+        return None
+    if path.suffix == ".toml":
+        table: Any = tomllib.loads(path.read_text(encoding="utf-8"))
+        if path.name != "pyproject.toml":
+            return dict(table.get("pytest", {}))
+        found = table.get("tool", {}).get("pytest")
+        return None if found is None else dict(found.get("ini_options", found))
+    parser = configparser.ConfigParser(interpolation=None)
+    parser.read(path, encoding="utf-8")
+    section = "tool:pytest" if path.name == "setup.cfg" else "pytest"
+    return parser[section] if parser.has_section(section) else None
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -69,7 +121,7 @@ def _show(options: argparse.Namespace) -> int:
 
     folder = _folder(options)
     if not (folder / FILE).exists():
-        load_cassette(options.cassettes, options.test)  # says what is missing and how to record it
+        load_cassette(*_root_and_id(options))  # says what is missing and how to record it
     cassette = load(folder)
     print(steps_markdown(folder), end="")
     footer = cassette.footer
@@ -82,18 +134,23 @@ def _accept(options: argparse.Namespace) -> int:
     from pytest_cua.cassette.store import FAILED, adopt
 
     folder = _folder(options)
-    adopted = (folder / FAILED).is_dir()
-    if adopted:
-        print(f"adopted {adopt(folder).file}")
+    adopted, problem = False, None
+    if (folder / FAILED).is_dir():
+        try:
+            print(f"adopted {adopt(folder).file}")
+            adopted = True
+        except CassetteUnreadable as error:
+            problem = error
+            print(error, file=sys.stderr)
     accepted = accept_proposed(folder)
     for path in accepted:
         print(f"accepted {path}")
-    if not adopted and not accepted:
+    if not adopted and not accepted and problem is None:
         print(
             f"nothing to accept in {folder}: no recording was kept aside and no baseline is proposed", file=sys.stderr
         )
         return 1
-    return 0
+    return 0 if adopted or accepted else 1
 
 
 if __name__ == "__main__":

@@ -24,8 +24,10 @@ CuaError                      every error of pytest-cua; carries hints, each one
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -133,6 +135,17 @@ for _error in [v for v in vars().values() if isinstance(v, type) and issubclass(
     _error.__module__ = "pytest_cua"
 
 
+_root: list[Path] = []  # the root of test ids and the folder from which pytest was started, once they are known
+
+
+def set_root(root: Path, started_in: Path) -> None:
+    """Let the commands in hints work where pytest was started; a test's id begins at the root."""
+    _root[:] = [root, started_in]
+
+
 def shell_quoted(test: str) -> str:
-    """The node id as an argument of a shell command."""
+    """The test's id as an argument of a shell command."""
+    if _root and _root[0] != _root[1]:
+        path, separator, names = test.partition("::")
+        test = os.path.relpath(_root[0] / path, _root[1]) + separator + names
     return test if re.fullmatch(r"[A-Za-z0-9_./:-]+", test) else "'" + test.replace("'", "'\\''") + "'"

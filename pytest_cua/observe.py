@@ -32,6 +32,7 @@ class TestContext:
         notes: Lines for the report ("recorded", "proposed").
         written: Baselines written or proposed in this test, by name.
         needs: What `offline` held no answer for.
+        failed_first: The failure during which it was asked for, as in a `finally`.
     """
 
     __test__ = False  # not a class of tests, whatever its name begins with
@@ -47,6 +48,7 @@ class TestContext:
     notes: list[str] = field(default_factory=list)
     written: list[str] = field(default_factory=list)
     needs: str | None = None  # what `offline` could not answer; kept, so that no `except` can hide it
+    failed_first: BaseException | None = None  # what was already on its way out then
     latch: Any = None  # the first mismatch, once a cassette is open
 
     @property
@@ -64,8 +66,10 @@ class TestContext:
 
     def note_need(self, reason: str) -> None:
         """Remember the first thing that `offline` could not answer, unless the test had failed before."""
-        if self.is_offline and (self.latch is None or self.latch.error is None):
-            self.needs = self.needs or reason
+        if not self.is_offline or self.needs is not None or self.soft_failures:
+            return
+        if self.latch is None or self.latch.error is None:
+            self.needs, self.failed_first = reason, self.evidence.failure_underway()
 
 
 current: list[TestContext] = []  # the innermost is the test that runs now
@@ -107,6 +111,10 @@ class TestObserver:
         else:
             self._keep(kind, subject, value)
         return value
+
+    def handed_out(self, kind: str, subject: str) -> None:
+        """Count it: what the test reads by itself cannot be seen."""
+        self.context.evidence.handle_given()
 
     def _recorded(self, kind: str, subject: str, read: Callable[[], T]) -> T:
         keeper: Any = self.context.keeper

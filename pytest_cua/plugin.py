@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from pytest_cua.errors import NeedsApplication
+from pytest_cua.cassette.redact import hide_secrets
+from pytest_cua.errors import CuaError, NeedsApplication, set_root
 from pytest_cua.fixtures import (  # noqa: F401  fixtures are found by being here
     SESSION,
     TEST,
@@ -43,6 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Resolve the settings once; a value that cannot be meant so ends the run here."""
     config.addinivalue_line("markers", _MARKER)
     config.stash[SESSION] = session_of(session_settings(config))
+    set_root(config.rootpath, config.invocation_params.dir)
 
 
 def pytest_report_header(config: pytest.Config) -> str:
@@ -150,6 +152,8 @@ def _skipped(reason: NeedsApplication) -> BaseException:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     """Errors of ours with the user's lines alone, the steps as one section."""
+    if call.excinfo and isinstance(call.excinfo.value, CuaError):
+        hide_secrets(call.excinfo.value)
     shown = show_user_lines(item, call.excinfo) if call.excinfo else None
     report = yield
     if shown is not None:

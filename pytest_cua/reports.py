@@ -18,6 +18,10 @@ class Crash:
     lineno: int
     message: str
 
+    def __str__(self) -> str:
+        # as pytest's own, which `--tb=line` prints
+        return f"{self.path}:{self.lineno}: {self.message.partition(chr(10))[0]}"
+
     def toterminal(self, writer: Any) -> None:
         """Nothing: there is no such line to show."""
 

@@ -7,6 +7,7 @@ import hashlib
 import re
 import textwrap
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -246,7 +247,7 @@ class TestState:
 
         context = self.context
         mode: Any = "record" if self.recording else "replay" if self.settings.has_desktop else "offline"
-        self._http = HttpRecording(
+        recording = HttpRecording(
             mode=mode,
             folder=self._writer.aside if self.recording else context.folder,
             recorded_hosts=self.settings.http_recorded,
@@ -255,7 +256,7 @@ class TestState:
             on_request=lambda request: context.evidence.state_read(),
             on_missing=context.needs_application,
         )
-        self._http.__enter__()
+        self._http = recording.__enter__()  # kept only once it is entered: it cannot be left otherwise
 
     def _close_http(self) -> None:
         if self._http is not None:
@@ -326,11 +327,16 @@ class TestState:
         self.passed = True
 
     def _raise_hidden(self, error: BaseException | None) -> None:
-        if self.context.needs is not None:
-            raise NeedsApplication(self.context.needs)
+        needs, first = self.context.needs, self.context.failed_first
+        if needs is not None and (first is None or not _led_to(first, error)):
+            raise NeedsApplication(needs)
+        if isinstance(error, NeedsApplication) and first is not None:
+            raise first from first.__cause__  # lost otherwise: a `finally` after it needed the application
         hidden = self._latch.error if self._latch else None
         if hidden is not None and error is not hidden:
             raise hidden from None
+        if isinstance(error, NeedsApplication):
+            self._raise_soft_failures()  # they came first
 
     def _raise_soft_failures(self) -> None:
         if self.context.soft_failures:
@@ -343,6 +349,8 @@ class TestState:
 
         if self.cua is not None and not self.recording:
             self._keeper.finish(len(self._run.steps))
+        if self.cua is not None:
+            self.context.evidence.judges = sum(step.kind == "judge" for step in self._run.steps)
         if self.settings.strict and self.cua is not None and not self.context.evidence.is_enough:
             raise VacuousTest(self.context.evidence.complaint(self.test), ADVICE)
 
@@ -373,18 +381,21 @@ class TestState:
     def close_desktops(self) -> None:
         """End every desktop of the test."""
         desktops, self.desktops = self.desktops, []
-        for desktop in reversed(desktops):
-            desktop.close()
+        with ExitStack() as stack:  # each is closed, whatever the others say
+            for desktop in desktops:
+                stack.callback(desktop.close)
 
     def close(self) -> None:
         """Forget the test; a recording that passed waits for `end`."""
         from pytest_cua.observe import current
 
-        self._close_http()
-        if not self.passed:
-            self._keep_aside()
-        if self.context in current:
-            current.remove(self.context)
+        try:
+            self._close_http()
+        finally:
+            if self.context in current:
+                current.remove(self.context)
+            if not self.passed:
+                self._keep_aside()
 
     # ------------------------------------------------------------------ what reports say
 
@@ -403,8 +414,16 @@ class TestState:
             lines += [textwrap.indent(str(failure), "    ") for failure in self.context.soft_failures]
         if self.kept is not None:
             lines.append(f"The recording was kept aside: {self.kept}")
-            lines.append(f"hint: if only the test was wrong, adopt it: pytest-cua accept {shell_quoted(self.test)}")
+            lines.append(self._hint_for_kept())
         return lines
+
+    def _hint_for_kept(self) -> str:
+        from pytest_cua.cassette.store import is_adoptable
+
+        assert self.kept is not None
+        if is_adoptable(self.kept):
+            return f"hint: if only the test was wrong, adopt it: pytest-cua accept {shell_quoted(self.test)}"
+        return "It ends inside a step, so it can be read (pytest-cua show FOLDER), not replayed."
 
     def properties(self) -> list[tuple[str, Any]]:
         """What JUnit reports and the summary show of the test."""
@@ -430,6 +449,13 @@ class TestState:
         if self.context.notes:
             found.append(("cua_notes", "\n".join(self.context.notes)))
         return found
+
+
+def _led_to(first: BaseException, error: BaseException | None) -> bool:
+    """Whether `error` is `first`, or was raised while that was on its way out."""
+    while error is not None and error is not first:
+        error = error.__context__
+    return error is first
 
 
 def shown_inside(root: Path) -> tuple[Path, ...]:

@@ -62,6 +62,7 @@ class Action:
         pointer: Pointer position after the action, in pixels of the screen.
         focus: Title of the focused window after the action.
         windows: The windows after the action, as JSON objects.
+        moving: Boxes `(x, y, width, height)` that changed while Claude looked; a replay leaves them out.
         still_ms: How long the screen took to come to rest, in milliseconds.
         duration_ms: The whole action, in milliseconds.
     """
@@ -78,6 +79,7 @@ class Action:
     pointer: tuple[int, int] | None = None
     focus: str | None = None
     windows: list[dict[str, Any]] = field(default_factory=list)
+    moving: list[list[int]] = field(default_factory=list)
     still_ms: float | None = None
     duration_ms: float = 0.0
 

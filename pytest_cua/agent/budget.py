@@ -65,6 +65,11 @@ class Clock:
         """Milliseconds since the step began."""
         return (time.monotonic() - self._start) * 1000
 
+    @property
+    def left(self) -> float:
+        """Milliseconds until the limit."""
+        return self.limit - self.elapsed
+
     def check(self, step: Step) -> None:
         """Stop before the next request when the time is over.
 

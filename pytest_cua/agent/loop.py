@@ -60,6 +60,7 @@ class Conversation:
         threads: Whether the API holds the conversation between turns.
         max_turns: Most replies.
         on_turn: Called with each reply's turn before its tools run.
+        is_live: Whether replies cost money; those of a cassette were paid for when it was made.
     """
 
     client: anthropic.Anthropic
@@ -72,6 +73,7 @@ class Conversation:
     clock: Clock
     budget: Budget
     on_turn: Callable[[Turn], None]
+    is_live: bool = True
     ending: Ending = field(default_factory=Ending)
     _runner: Any = None
     _calls: int = 0  # tool calls in the reply at hand
@@ -89,6 +91,13 @@ class Conversation:
             last = self._talk(messages)
             if self.ending.reached:
                 return self.ending
+            if last.stop_reason not in _UNFINISHED:
+                self._check_limits()
+            if any(block.type == "tool_use" for block in last.content) and last.stop_reason != "tool_use":
+                why = _UNFINISHED.get(
+                    last.stop_reason, f"the reply ended ({last.stop_reason}) before its tools could run"
+                )
+                raise self._unfinished(why, _refusal(last))
             if last.stop_reason in _UNFINISHED:
                 raise self._unfinished(_UNFINISHED[last.stop_reason], _refusal(last))
             if not asked_again:
@@ -114,11 +123,14 @@ class Conversation:
             tools=[*([self.toolset] if self.toolset is not None else []), ending_tool],
             thinking=dict(info.thinking) if info.thinking else omit,
             cache_control={"type": "ephemeral"},
+            max_iterations=self.max_turns - len(self.step.turns),  # a call that could end the step may be refused
             thread=omit if self.threads else False,
-            timeout=max(1.0, self.clock.limit / 1000),
+            timeout=max(1.0, self.clock.left / 1000),
         )
         last = None
         for message in self._runner:
+            if last is not None and self._may_end(last):
+                self._check_limits()  # the call that could have ended the step was refused
             last = message
             self._take(message)
         return last
@@ -138,20 +150,34 @@ class Conversation:
         )
         self.step.turns.append(turn)
         self._calls = sum(1 for block in message.content if block.type == "tool_use")
-        self.budget.pay(turn.usage)
+        if self.is_live:
+            self.budget.pay(turn.usage)
         self.on_turn(turn)
         if turn.text:
             log.info("step %d, turn %d: %s", self.step.number, turn.number, turn.text)
-        ends = any(block.type == "tool_use" and block.name == self._tool_name for block in message.content)
-        if ends:
-            return
-        if turn.number >= self.max_turns:
+        if not self._may_end(message):
+            self._check_limits()
+
+    def _may_end(self, message: Any) -> bool:
+        """Whether this reply can end the step; any other must not be followed by a request beyond a limit."""
+        return message.stop_reason == "tool_use" and [
+            block.name for block in message.content if block.type == "tool_use" and block.toolset_name is None
+        ] == [self._tool_name] * self._calls == [self._tool_name]
+
+    def _check_limits(self) -> None:
+        """Stop before the next request when a limit is reached.
+
+        Raises:
+            StepFailed: One is.
+        """
+        if len(self.step.turns) >= self.max_turns:
             raise StepFailed(
                 f"Claude did not finish step {self.step.number} {self.step.sentence!r} within {self.max_turns} turns.",
                 "raise the limit: cua.do(..., max_turns=N) or -o cua_max_turns=N; or write a smaller step",
             )
         self.clock.check(self.step)
-        self.budget.check_money(self.step)
+        if self.is_live:
+            self.budget.check_money(self.step)
 
     def _history(self, last: Any) -> list[Any]:
         """The conversation so far; an empty reply, which the API would refuse, is left out."""

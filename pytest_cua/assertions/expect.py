@@ -15,6 +15,7 @@ import textwrap
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
@@ -32,6 +33,8 @@ S = TypeVar("S", bound="_Expectation")
 
 _PACE = 0.05  # s between two looks at a file or at the windows
 _DIFF_LINES = 40
+_WAL_FLAGS, _WAL = slice(18, 20), b"\2\2"  # of an SQLite file's header: who writes or reads it uses a write-ahead log
+_MOST_CHECKPOINTS = 5  # during one look
 
 
 @dataclass(frozen=True)
@@ -138,6 +141,22 @@ class FileExpectation(_Expectation):
     def _bytes(self) -> bytes | None:
         return self._subject._store.read(self._subject.path)  # type: ignore[no-any-return]  # through the observer
 
+    def _database(self) -> tuple[bytes | None, bytes | None]:
+        """An SQLite file, and in WAL mode the log beside it, which holds what was committed since the last checkpoint.
+
+        A checkpoint between the two readings would move rows from the one to the other, so the file is read again.
+        """
+        data, log = self._bytes(), None
+        for _ in range(_MOST_CHECKPOINTS):
+            if data is None or data[_WAL_FLAGS] != _WAL:
+                return data, None
+            log = self._subject._store.read(f"{self._subject.path}-wal")
+            again = data if self._context and self._context.is_offline else self._bytes()
+            if again == data:
+                break
+            data = again
+        return data, log
+
     def to_exist(self, *, timeout: int | None = None) -> None:
         """The file exists.
 
@@ -241,11 +260,11 @@ class FileExpectation(_Expectation):
         wanted = [tuple(row) for row in expected]
 
         def check() -> Verdict:
-            data = self._bytes()
+            data, log = self._database()
             if data is None:
                 return Verdict(None, "The file does not exist.")
             try:
-                rows = _rows(data, query)
+                rows = _rows(data, log, query)
             except sqlite3.Error as error:
                 return Verdict(None, f"SQLite says: {error}.")
             listed = "\n".join(f"  {row!r}" for row in rows[:20]) or "  (no rows)"
@@ -257,12 +276,15 @@ class FileExpectation(_Expectation):
     not_to_have_rows = negated(to_have_rows)
 
 
-def _rows(data: bytes, query: str) -> list[tuple[Any, ...]]:
-    with tempfile.NamedTemporaryFile(suffix=".sqlite") as copy:  # the application's own file is never opened
-        copy.write(data)
-        copy.flush()
-        connection = sqlite3.connect(f"file:{copy.name}?mode=ro", uri=True)
+def _rows(data: bytes, log: bytes | None, query: str) -> list[tuple[Any, ...]]:
+    with tempfile.TemporaryDirectory() as folder:  # the application's own file is never opened
+        copy = Path(folder, "copy.sqlite")
+        copy.write_bytes(data)
+        if log:
+            Path(f"{copy}-wal").write_bytes(log)
+        connection = sqlite3.connect(copy)  # not read-only: SQLite writes an index of the log beside it
         try:
+            connection.execute("pragma query_only = on")
             connection.execute("pragma schema_version")  # a query that reads no table would not look at the file
             return [tuple(row) for row in connection.execute(query).fetchall()]
         finally:

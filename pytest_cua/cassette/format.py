@@ -76,6 +76,7 @@ class RecordedTurn:
     status: int
     body: Any
     actions: dict[str, Action] = field(default_factory=dict)
+    waited_ms: float = 0.0  # how long the reply took
 
 
 @dataclass
@@ -211,6 +212,7 @@ def _assemble(folder: Path, lines: list[Line]) -> Cassette:
                 if "thread" in request:
                     fields["thread"] = request["thread"]
                 turn = RecordedTurn(line["turn"], fields, request["new"], reply["status"], reply["body"])
+                turn.waited_ms = line.get("waited_ms", 0)
                 steps[-1].turns.append(turn)
             case "action":
                 steps[-1].turns[-1].actions[line["id"]] = Action.from_json(line)

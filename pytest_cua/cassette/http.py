@@ -17,16 +17,24 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import vcr
+import yaml
 from vcr.persisters.filesystem import CassetteDecodeError, CassetteNotFoundError
 from vcr.record_mode import RecordMode
 from vcr.serialize import deserialize, serialize
 
-from pytest_cua.cassette.redact import environment_secrets, redact_bytes, redact_text
+from pytest_cua.cassette.redact import environment_secrets, redact, redact_bytes, redact_text
 from pytest_cua.errors import CassetteUnreadable
 
 FILE = "http.yaml"
 SECRET_HEADERS = ("authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-auth-token")
 SECRET_REPLY_HEADERS = ("set-cookie", "anthropic-organization-id")
+_OURS = (
+    "path_transformer",
+    "cassette_library_dir",
+    "serializer",
+    "persister",
+    "record_mode",
+)  # where and how it is kept
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -40,7 +48,7 @@ class _Persister:
             raise CassetteNotFoundError
         try:
             return deserialize(path.read_text(encoding="utf-8"), serializer)
-        except (ValueError, TypeError, CassetteDecodeError) as error:
+        except (ValueError, TypeError, CassetteDecodeError, yaml.YAMLError) as error:
             raise CassetteUnreadable(
                 f"{path} cannot be replayed: {error}.", "restore it from version control, or record the test again"
             ) from None
@@ -96,10 +104,11 @@ class HttpRecording:
         recorder = vcr.VCR()
         recorder.register_persister(_Persister)
         recorder.register_matcher("same_place", _same_place)
+        config = {name: value for name, value in config.items() if name not in _OURS}
         options = {
             "match_on": ("method", "same_place", "path", "query"),
-            "filter_headers": SECRET_HEADERS,
             **config,
+            "filter_headers": [*SECRET_HEADERS, *config.get("filter_headers", ())],
             "before_record_response": self._filter_response,
             "record_mode": RecordMode.ALL if mode == "record" else RecordMode.NONE,
             "before_record_request": self._filter,
@@ -116,6 +125,7 @@ class HttpRecording:
             return None
         # vcrpy gives a copy, so what is sent is not touched
         request.uri = redact_text(request.uri, self._secrets)
+        request.headers = redact(dict(request.headers), self._secrets)
         if isinstance(request.body, bytes):
             request.body = redact_bytes(request.body, self._secrets)
         return request
@@ -129,6 +139,7 @@ class HttpRecording:
         headers = response.get("headers", {})
         for name in [name for name in headers if name.lower() in SECRET_REPLY_HEADERS]:
             del headers[name]
+        response["headers"] = redact(headers, self._secrets)
         body = response.get("body") or {}
         if isinstance(body.get("string"), bytes):
             body["string"] = redact_bytes(body["string"], self._secrets)
@@ -139,7 +150,7 @@ class HttpRecording:
         playable = cassette.can_play_response_for
 
         def watched(request: Any) -> bool:
-            shown = f"{request.method} {request.uri}"
+            shown = f"{request.method} {redact_text(request.uri, self._secrets)}"
             if f"{request.host}:{request.port}" not in self._passed_over:
                 self._on_request(shown)
             found = bool(playable(request))

@@ -11,6 +11,8 @@ import base64
 import binascii
 import datetime as dt
 import io
+import threading
+import time
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -25,7 +27,7 @@ from PIL import Image
 from pytest_cua import screens
 from pytest_cua.cassette.format import FORMAT, INLINE_TEXT, Cassette, RecordedStep, canonical
 from pytest_cua.cassette.match import first_difference, harness_view
-from pytest_cua.cassette.redact import environment_secrets, redact, redact_bytes, restore
+from pytest_cua.cassette.redact import environment_secrets, redact, redact_bytes, redact_text, restore
 from pytest_cua.cassette.review import steps_markdown
 from pytest_cua.cassette.store import CassetteWriter, file_key
 from pytest_cua.errors import (
@@ -129,26 +131,31 @@ class Recorder(Middleware):
         self._turn = 0
         self._in_step = False
         self._observation = 0
+        self._waited_ms = 0
+        self._lock = threading.RLock()  # a thread of the test may look at the desktop while a step goes on
         self._keys: dict[int, str] = {}
 
     # ------------------------------------------------------------------ lines
 
     def _write(self, line: Mapping[str, Any]) -> None:
         line = redact(line, self._secrets)
-        if self._header is not None:
-            self._waiting.append(dict(line))
-        else:
-            self.writer.write(line)
+        with self._lock:
+            if self._header is not None:
+                self._waiting.append(dict(line))
+            else:
+                self.writer.write(line)
 
     def _write_header(self, endpoint: str) -> None:
         if self._header is None:
             return
-        header, self._header = self._header, None
-        self.endpoint = endpoint
-        self.writer.write(redact({**header, "model_endpoint": endpoint}, self._secrets))
-        waiting, self._waiting = self._waiting, []
-        for line in waiting:
-            self.writer.write(line)
+        with self._lock:
+            header, self._header = self._header, None
+            self.endpoint = endpoint
+            # the test's id is looked for as it is; a name of a test is no secret
+            self.writer.write({**redact({**header, "model_endpoint": endpoint}, self._secrets), "test": header["test"]})
+            waiting, self._waiting = self._waiting, []
+            for line in waiting:
+                self.writer.write(line)
 
     # ------------------------------------------------------------------ what the loop tells
 
@@ -197,18 +204,19 @@ class Recorder(Middleware):
 
     def observation(self, kind: str, subject: str, desktop: str, value: Any) -> None:
         """Keep what the test looked at."""
-        self._observation += 1
-        self._write(
-            {
-                "type": "observation",
-                "number": self._observation,
-                "after_step": self._step,
-                "desktop": desktop,
-                "kind": kind,
-                "subject": subject,
-                "value": self._kept(value),
-            }
-        )
+        with self._lock:
+            self._observation += 1
+            self._write(
+                {
+                    "type": "observation",
+                    "number": self._observation,
+                    "after_step": self._step,
+                    "desktop": desktop,
+                    "kind": kind,
+                    "subject": subject,
+                    "value": self._kept(value),
+                }
+            )
 
     def _kept(self, value: Any) -> dict[str, Any]:
         if value is None:
@@ -232,9 +240,11 @@ class Recorder(Middleware):
             )
         if request.stream:
             raise BadArgument("A streamed request inside a step cannot be recorded.", "send it without stream=True")
+        asked = time.monotonic()
         response = call_next(request)
         http = response.http_response
         http.read()
+        self._waited_ms = round((time.monotonic() - asked) * 1000)
         self._write_header(_endpoint(http))
         reply = _reply_body(http)
         if _will_be_retried(http):
@@ -258,6 +268,7 @@ class Recorder(Middleware):
             "turn": self._turn,
             "request": request_line,
             "reply": {"status": status, "body": reply},
+            "waited_ms": self._waited_ms,
         }
         if attempts:
             line["attempts"] = attempts
@@ -380,6 +391,7 @@ class Player(Middleware):
         self._turn = 0
         self._conversation = Conversation()
         self._secrets = environment_secrets()
+        self._done: list[str] = []  # ids of the actions carried out since the last reply
         self._observed: dict[tuple[str, str, str], int] = {}
 
     # ------------------------------------------------------------------ what the loop tells
@@ -401,11 +413,12 @@ class Player(Middleware):
                 f"step {step.number} {step.sentence!r} is a {step.kind!r} on desktop {step.desktop}; "
                 f"recorded was a {recorded.kind!r} on desktop {recorded.desktop}"
             )
-        self._step, self._turn = recorded, 0
+        self._step, self._turn, self._done = recorded, 0, []
         self._conversation = Conversation()
 
     def action(self, action: Action) -> None:
-        """Nothing: the cassette holds it."""
+        """An action was carried out; nothing is stored, the cassette holds it."""
+        self._done.append(action.id)
 
     def picture(self, image: Image.Image, key: str | None = None) -> str:
         """The key of a picture; nothing is stored."""
@@ -417,7 +430,8 @@ class Player(Middleware):
     def recorded_action(self, action_id: str) -> Action | None:
         """The action as recorded, None when the recording has no such `tool_use`."""
         turns = self._step.turns if self._step else []
-        return next((turn.actions[action_id] for turn in turns if action_id in turn.actions), None)
+        at_hand = turns[max(self._turn - 1, 0) : self._turn]  # an id may come again in another turn
+        return next((turn.actions[action_id] for turn in [*at_hand, *turns] if action_id in turn.actions), None)
 
     def end_step(self, step: Step) -> None:
         """A step ended; every recorded turn must have been asked for.
@@ -429,6 +443,7 @@ class Player(Middleware):
         left = len(self._step.turns) - self._turn
         if left:
             raise self._mismatch(f"step {step.number} ended after turn {self._turn}; the recording has {left} more")
+        self._check_done()
 
     def finish(self, steps: int) -> None:
         """The test passed; every recorded step must have been asked for.
@@ -447,7 +462,7 @@ class Player(Middleware):
         Raises:
             NeedsApplication: Nothing was kept, or less than the test looks at now.
         """
-        place = (desktop, kind, subject)
+        place = (desktop, kind, redact_text(subject, self._secrets))
         kept = [o for o in self.cassette.observations if (o["desktop"], o["kind"], o["subject"]) == place]
         index = self._observed.get(place, 0)
         what = f"{kind} {subject!r}".replace(" ''", "")
@@ -522,18 +537,56 @@ class Player(Middleware):
                 f"step {self._step.number} {self._step.sentence!r} asks for turn {self._turn + 1}; "
                 f"the recording has {len(self._step.turns)}"
             )
+        self._check_done()
         recorded = self._step.turns[self._turn]
         self._turn += 1
-        params, messages = _split(redact(plain(request.json, lambda data, media: "picture"), self._secrets))
+        params, messages = _split(plain(request.json, lambda data, media: "picture"))
         new = self._conversation.new_messages(messages)
         difference = first_difference(harness_view(recorded.params, recorded.new), harness_view(params, new))
         if difference:
             raise self._mismatch(
                 f"step {self._step.number} {self._step.sentence!r}, turn {recorded.number}: "
-                f"the request is not the recorded one\n{difference}",
+                f"the request is not the recorded one\n{redact_text(str(difference), self._secrets)}",
             )
         self._conversation.replied(recorded.body)
-        return _response(request, recorded.status, recorded.body)
+        return _response(request, recorded.status, self._with_secrets(recorded.body))
+
+    def _check_done(self) -> None:
+        """Every action of the turn before must have been carried out again.
+
+        Raises:
+            CassetteMismatch: One was left out, as when the `confirm` hook now declines it.
+        """
+        assert self._step is not None
+        done, self._done = self._done, []
+        if self._turn:
+            turn = self._step.turns[self._turn - 1]
+            left_out = [action.words() for action_id, action in turn.actions.items() if action_id not in done]
+            if left_out:
+                raise self._mismatch(
+                    f"step {self._step.number} {self._step.sentence!r}, turn {turn.number}: {left_out[0]} was carried "
+                    "out while recording and is not now; does the confirm hook decline it?"
+                )
+
+    def _with_secrets(self, body: Any) -> Any:
+        """The reply, with the secrets put back that Claude wanted typed.
+
+        Raises:
+            CassetteMismatch: One is not known here; its marker must not be typed in its place.
+        """
+        if not isinstance(body, Mapping) or not isinstance(body.get("content"), list):
+            return body
+        try:
+            content = [
+                {**block, "input": restore(block["input"], self._secrets)} if block.get("type") == "tool_use" else block
+                for block in body["content"]
+            ]
+        except LookupError as error:
+            raise self._mismatch(
+                f"Claude used a secret that was taken out of the recording and is not known here: {error.args[0]}",
+                f"set the variable {error.args[0]} as it was set while recording, or pass the value as a parameter",
+            ) from None
+        return {**body, "content": content}
 
     def _mismatch(self, what: str, *hints: str) -> CassetteMismatch:
         command = f"if the change is meant, record the test again: pytest --cua-mode=record {shell_quoted(self.test)}"

@@ -28,6 +28,7 @@ from pytest_cua.errors import (
 
 RECORDING = ".recording"
 FAILED = ".failed"
+UNFINISHED = ".failed-unfinished"  # beside a kept one that is better, since it came to its end
 HTTP = "http.yaml"  # what vcrpy keeps beside it
 PAGE = "steps.md"
 _LONGEST_NAME = 100  # characters of a folder name; file systems take 255 bytes, and people read it
@@ -204,19 +205,18 @@ class CassetteWriter:
             (self.aside / FILE).replace(self.folder / FILE)
             _sync_folder(self.folder)
             prune_unreferenced(self.folder)
-            shutil.rmtree(self.folder / FAILED, ignore_errors=True)  # older than what has just been recorded
-        except OSError as error:
+        except CassetteUnreadable:
             self._unlock()  # what is left was paid for, and the next recording keeps it
+            raise
+        except OSError as error:
+            self._unlock()
             raise self._unwritable(error) from None
         self._discard()
 
     def keep_aside(self) -> Path | None:
         """Keep a recording that may not replace the old one; returns where, None when nothing was asked of a model."""
         self._close_stream()
-        kept: Path | None = None
-        if _worth_keeping(self.aside / FILE):
-            kept = self.folder / FAILED
-            _keep(self.aside, kept)
+        kept = _keep(self.aside, self.folder / FAILED)
         self._discard()
         return kept
 
@@ -250,14 +250,26 @@ def _clear(aside: Path) -> None:
             path.unlink()
 
 
-def _keep(aside: Path, target: Path) -> None:
+def _keep(aside: Path, target: Path) -> Path | None:
+    """Move a recording aside, never in the place of a better one; returns where it lies."""
     if not _worth_keeping(aside / FILE):
-        return
+        return None
+    if is_adoptable(target) and not is_adoptable(aside):
+        target = target.with_name(UNFINISHED)
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     for name in (FILE, HTTP, SCREENS, FILES, ".gitignore"):
         if (aside / name).exists():
             (aside / name).replace(target / name)
+    return target
+
+
+def is_adoptable(folder: Path) -> bool:
+    """Whether a folder holds a recording of which every step came to its end."""
+    try:
+        return all(step.end for step in load(folder).steps)
+    except (OSError, CassetteUnreadable):
+        return False
 
 
 def adopt(folder: Path) -> Cassette:
@@ -272,7 +284,13 @@ def adopt(folder: Path) -> Cassette:
         raise CassetteMissing(
             f"No recording was kept aside in {folder}.", "record the test: pytest --cua-mode=record ..."
         )
-    unfinished = [step.number for step in load(kept).steps if not step.end]
+    recording = load(kept)
+    if (folder / FILE).exists() and load(folder).header["recorded_at"] > recording.header["recorded_at"]:
+        raise CassetteUnreadable(
+            f"The recording kept in {kept} is older than the cassette beside it, which a later run made.",
+            f"if it is not wanted any more: rm -r {kept}",
+        )
+    unfinished = [step.number for step in recording.steps if not step.end]
     if unfinished:
         raise CassetteUnreadable(
             f"The recording kept in {kept} ends inside step {unfinished[0]}, so it cannot be replayed to its end.",

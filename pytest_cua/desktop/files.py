@@ -25,6 +25,8 @@ class MissingFile(CuaFailure, FileNotFoundError):
 class FileStore(Protocol):
     """Where the files of a desktop are."""
 
+    observer: Observer
+
     def inside(self, path: str) -> str:
         """The path as programs see it; raises BadArgument when it leaves HOME."""
         ...
@@ -85,7 +87,9 @@ class DesktopFile:
         Raises:
             NeedsApplication: there is none, as the desktop is a recorded one.
         """
-        return self._store.host(self.path)
+        place = self._store.host(self.path)
+        self._store.observer.handed_out("file", self.path)
+        return place
 
     def exists(self) -> bool:
         """Whether it is there."""

@@ -25,6 +25,15 @@ class Observer(Protocol):
         """
         ...
 
+    def handed_out(self, kind: str, subject: str) -> None:
+        """Be told that the test was given something that it reads by itself.
+
+        Args:
+            kind: What was given: "file" for a path on the host.
+            subject: As in `observe`.
+        """
+        ...
+
 
 class DirectObserver:
     """Reads, and does nothing else."""
@@ -32,3 +41,6 @@ class DirectObserver:
     def observe(self, kind: str, subject: str, read: Callable[[], T]) -> T:
         """Return `read()`."""
         return read()
+
+    def handed_out(self, kind: str, subject: str) -> None:
+        """Do nothing."""

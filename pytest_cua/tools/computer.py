@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping
 from threading import Event
@@ -115,7 +116,7 @@ class Computer(BetaAbstractComputerToolset20260801):
         params: Mapping[str, str] | None = None,
         quiet: int = 150,
     ) -> None:
-        super().__init__(confirm=confirm or (lambda context: True))
+        super().__init__(confirm=guarded(confirm))
         self.desktop = desktop
         self.pictures: list[bytes] = []  # what Claude was shown, as PNG
         self._listener = listener or SilentListener()
@@ -188,10 +189,11 @@ class Computer(BetaAbstractComputerToolset20260801):
 
     def _named(self, text: str) -> str:
         """The text with the values of parameters put back to their names."""
-        for name, value in self._params.items():
-            if len(value) > 2:  # shorter values occur by chance
-                text = text.replace(value, f"{{{name}}}")
-        return text
+        names = {value: name for name, value in self._params.items() if len(value) > 2}  # shorter ones occur by chance
+        if not names:
+            return text
+        longest_first = sorted(names, key=len, reverse=True)
+        return re.sub("|".join(map(re.escape, longest_first)), lambda found: f"{{{names[found[0]]}}}", text)
 
     # ------------------------------------------------------------------ looking
 
@@ -288,9 +290,8 @@ class Computer(BetaAbstractComputerToolset20260801):
             raise BadArgument(
                 f"The text is {len(input.text)} characters long; at most {MAX_TEXT} can be typed at once."
             )
-        text = input.text
-        for name, value in self._params.items():
-            text = text.replace(f"{{{name}}}", value)
+        # in one pass: a value may hold the name of another
+        text = re.sub(r"\{(\w+)\}", lambda found: self._params.get(found[1], found[0]), input.text)
         self.desktop.keyboard.type(text)
 
     def key(self, context: BetaToolsetCallContext, input: Any) -> None:
@@ -332,7 +333,7 @@ class RecordedComputer(BetaAbstractComputerToolset20260801):
         listener: Listener,
         confirm: Callable[[Any], bool] | None = None,
     ) -> None:
-        super().__init__(confirm=confirm or (lambda context: True))
+        super().__init__(confirm=guarded(confirm))
         self.pictures: list[bytes] = []
         self._recorded = recorded
         self._screen = screen
@@ -367,6 +368,22 @@ class RecordedComputer(BetaAbstractComputerToolset20260801):
 
 def _log(action: Action) -> None:
     log.info("%s%s", action.words(), f": {action.text}" if action.is_error else "")
+
+
+def guarded(confirm: Callable[[Any], bool] | None) -> Callable[[Any], bool]:
+    """A `confirm` hook whose errors end the step; the SDK would take them for "declined" and let Claude go on."""
+
+    def ask(context: Any) -> bool:
+        if confirm is None:
+            return True
+        try:
+            return confirm(context)
+        except CuaError as error:
+            raise Abort(error) from None
+        except Exception as error:
+            raise Abort(CuaError(f"The confirm hook failed at {context.member}: {error!r}")) from error
+
+    return ask
 
 
 def modifiers(text: str | None) -> tuple[str, ...]:

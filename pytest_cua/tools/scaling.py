@@ -99,6 +99,7 @@ class Scaling:
                 f"region {region} must be [x0, y0, x1, y1] with x0 < x1 and y0 < y1 inside of the screenshot, "
                 f"which is {self.sent[0]}x{self.sent[1]} pixels."
             )
-        fx, fy = self.screen[0] / self.sent[0], self.screen[1] / self.sent[1]
-        left, top = int(x0 * fx), int(y0 * fy)
-        return left, top, max(left + 1, math.ceil(x1 * fx)), max(top + 1, math.ceil(y1 * fy))
+        (width, height), (sent_width, sent_height) = self.screen, self.sent
+        left, top = x0 * width // sent_width, y0 * height // sent_height
+        # rounded up, in whole numbers: a float would reach one pixel past the edge now and then
+        return left, top, -(-x1 * width // sent_width), -(-y1 * height // sent_height)

@@ -23,8 +23,14 @@ def eventually(condition: Callable[[], T], timeout: float = 10_000) -> T:
     return value
 
 
+def probe(desktop: Desktop) -> str:
+    """The probe's script, as programs see it: this checkout may lie in a folder of which each desktop has its own."""
+    desktop.file(".probe.py").copy_from(PROBE)
+    return f"{desktop.home_inside}/.probe.py"
+
+
 def launch_probe(desktop: Desktop, *args: object) -> Program:
-    return desktop.launch("/usr/bin/python3", PROBE, *args)
+    return desktop.launch("/usr/bin/python3", probe(desktop), *args)
 
 
 def events(desktop: Desktop, kind: str) -> list[dict[str, Any]]:

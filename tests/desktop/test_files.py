@@ -162,6 +162,7 @@ def test_a_recorded_file_that_did_not_exist() -> None:
         lambda d: d.launch("x").returncode,
         lambda d: d.launch("x").pid,
     ],
+    ids=[str(number) for number in range(16)],
 )
 def test_what_was_not_recorded_needs_the_application(touch: Callable[[RecordedDesktop], object]) -> None:
     with pytest.raises(NeedsApplication, match="needs the application"):

@@ -249,6 +249,7 @@ def test_release_all_releases_also_what_others_pressed(probe: Desktop) -> None:
         lambda d: d.pointer.scroll("up", -1),
         lambda d: d.pointer.drag((1, 2), 3),
     ],
+    ids=[str(number) for number in range(12)],
 )
 def test_arguments_that_cannot_be_meant(probe: Desktop, call: object) -> None:
     with pytest.raises(BadArgument):

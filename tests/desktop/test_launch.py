@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from desktop_support import PROBE, eventually, launch_probe
+from desktop_support import eventually, launch_probe, probe
 
 from pytest_cua.desktop.desktop import Desktop, DesktopConfig
 from pytest_cua.errors import BadArgument, CuaFailure, LaunchFailed, MissingProgram
@@ -46,14 +46,16 @@ def test_a_window_that_opens_without_the_focus_is_given_it(desktop: Desktop) -> 
 
 
 def test_a_window_opened_by_a_descendant_counts(desktop: Desktop) -> None:
-    program = desktop.launch("/bin/sh", "-c", f"/usr/bin/python3 {PROBE} & wait")
+    program = desktop.launch("/bin/sh", "-c", f"/usr/bin/python3 {probe(desktop)} & wait")
     assert program.window is not None
     assert program.window.title == "probe"
 
 
 def test_a_program_that_hands_over_to_another_counts(desktop: Desktop) -> None:
     desktop.launch("mousepad", "first.txt")
-    second = desktop.launch("/bin/sh", "-c", f"setsid env -i DISPLAY=$DISPLAY HOME=$HOME /usr/bin/python3 {PROBE} &")
+    second = desktop.launch(
+        "/bin/sh", "-c", f"setsid env -i DISPLAY=$DISPLAY HOME=$HOME /usr/bin/python3 {probe(desktop)} &"
+    )
     assert second.window is not None
     assert second.window.title == "probe"
     assert not second.running()

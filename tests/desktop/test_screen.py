@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 import pytest
-from desktop_support import PROBE, events, eventually, launch_probe
+from desktop_support import events, eventually, launch_probe, probe
 from PIL import ImageChops
 from Xlib.ext import damage
 
@@ -116,7 +116,7 @@ def test_a_still_screen_is_still_after_the_quiet_time(desktop: Desktop) -> None:
 
 
 def test_it_waits_for_a_program_that_draws_for_a_while(desktop: Desktop) -> None:
-    desktop.launch("/usr/bin/python3", PROBE, "--moving", 1000, wait=False)
+    desktop.launch("/usr/bin/python3", probe(desktop), "--moving", 1000, wait=False)
     eventually(desktop.windows)
     stillness = desktop.wait_until_still(quiet=200)
     assert stillness.still
@@ -127,7 +127,7 @@ def test_it_waits_for_a_program_that_draws_for_a_while(desktop: Desktop) -> None
 
 
 def test_a_program_that_never_stops_is_told_and_is_no_error(desktop: Desktop) -> None:
-    desktop.launch("/usr/bin/python3", PROBE, "--moving", -1, wait=False)
+    desktop.launch("/usr/bin/python3", probe(desktop), "--moving", -1, wait=False)
     eventually(desktop.windows)
     stillness = desktop.wait_until_still(quiet=150, timeout=600)
     assert not stillness.still
@@ -161,7 +161,7 @@ def test_what_is_drawn_without_changing_a_pixel_is_no_change(desktop: Desktop) -
 def test_the_fallback_without_damage_sees_changes_too(desktop: Desktop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(damage, "extname", "NO-DAMAGE")
     watch = StillnessWatch(desktop._windows._connection, desktop._screen)
-    desktop.launch("/usr/bin/python3", PROBE, "--moving", 600, wait=False)
+    desktop.launch("/usr/bin/python3", probe(desktop), "--moving", 600, wait=False)
     eventually(desktop.windows)
     assert watch.wait(quiet=200, timeout=5000).still
     assert events(desktop, "stopped")

@@ -405,3 +405,108 @@ def test_a_page_is_passed_on_to_playwright(project: Any) -> None:
     result = project.run("--cua-mode=offline")
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["not judged: *desktop.browser()* needs the application"])
+
+
+# ------------------------------------------------------------------ a database that its application keeps open
+
+WAL_APPLICATION = """
+import pathlib, sqlite3, time
+
+connection = sqlite3.connect("shop.db")
+connection.execute("pragma journal_mode = wal")
+connection.execute("pragma wal_autocheckpoint = 0")
+connection.execute("create table orders (name)")
+connection.execute("insert into orders values ('Ada')")
+connection.commit()
+pathlib.Path("ready").touch()
+while not pathlib.Path("close").exists():
+    time.sleep(0.05)
+connection.execute("insert into orders values ('Bob')")
+connection.commit()
+connection.close()
+"""
+
+
+def test_rows_are_seen_that_an_open_database_holds_in_its_log_alone(project: Any) -> None:
+    project.steps(
+        """
+        cua.desktop.file("shop.py").write(APPLICATION)
+        cua.desktop.launch("/usr/bin/python3", "shop.py", wait=False)
+        cua.do("Look")
+        expect(cua.desktop.file("ready")).to_exist(timeout=20_000)
+        shop = expect(cua.desktop.file("shop.db"))
+        shop.to_have_rows("select name from orders", [("Ada",)])
+        shop.not_to_have_rows("select name from orders", [])
+        with pytest.raises(pytest_cua.ExpectFailure, match="readonly"):
+            shop.to_have_rows("delete from orders", [], timeout=0)
+        cua.desktop.file("close").write("")
+        shop.to_have_rows("select name from orders order by 1", [("Ada",), ("Bob",)], timeout=20_000)
+        expect(cua.desktop.file("shop.db-wal")).not_to_exist()
+        shop.to_have_rows("select count(*) from orders", [(2,)])
+        """,
+        head=f"APPLICATION = {WAL_APPLICATION!r}",
+    )
+    for mode in ("record", "replay", "offline"):
+        project.run(f"--cua-mode={mode}").assert_outcomes(passed=1)
+
+
+# ------------------------------------------------------------------ offline: what failed before something was missing
+
+FAILED_FIRST = [
+    ('expect.soft(cua.desktop.file("a.txt")).to_have_text("2")\ncua.desktop.windows()', "not hold in test_it.py"),
+    (
+        'expect.soft(cua.desktop.file("a.txt")).to_have_text("2")\n'
+        "try:\n    cua.desktop.windows()\nexcept BaseException:\n    pass",
+        "not hold in test_it.py",
+    ),
+    ("try:\n    assert text == 2\nfinally:\n    cua.desktop.windows()", "AssertionError"),
+    ("try:\n    raise RuntimeError(text)\nfinally:\n    cua.desktop.windows()", "RuntimeError: 1"),
+    ("try:\n    assert text == 2\nexcept AssertionError:\n    cua.desktop.windows()\n    raise", "AssertionError"),
+    ("with closing(cua):\n    assert text == 2", "AssertionError"),
+    ("try:\n    pytest.fail('no good')\nfinally:\n    cua.desktop.windows()", "Failed: no good"),
+    (
+        "try:\n    assert text == 2\nfinally:\n    try:\n        cua.desktop.windows()\n"
+        "    except BaseException:\n        pass",
+        "AssertionError",
+    ),
+]
+SKIPPED = [
+    "try:\n    {}['a']\nexcept KeyError:\n    assert cua.desktop.windows()",
+    "try:\n    assert text == 2\nexcept AssertionError:\n    assert cua.desktop.windows()",
+    "try:\n    cua.desktop.windows()\nexcept BaseException:\n    assert text == 2",
+    "try:\n    cua.desktop.windows()\nexcept BaseException:\n    pass\n"
+    'expect.soft(cua.desktop.file("a.txt")).to_have_text("2")',
+    "try:\n    cua.desktop.windows()\nfinally:\n    assert text == 2",
+]
+BEFORE = 'cua.do("Look")\ncua.desktop.file("a.txt").write("1")\ntext = cua.desktop.file("a.txt").read_text()\n'
+CLOSING = """
+from contextlib import contextmanager
+
+@contextmanager
+def closing(cua):
+    try:
+        yield
+    finally:
+        cua.desktop.windows()
+"""
+
+
+def test_offline_a_failure_that_came_first_is_not_turned_into_a_skip(project: Any) -> None:
+    project.steps(BEFORE + 'expect(cua.desktop.file("a.txt")).to_have_text("1")', head=CLOSING)
+    project.record().assert_outcomes(passed=1)
+    for body, message in FAILED_FIRST:
+        project.steps(f"{BEFORE}{body}", head=CLOSING)
+        result = project.run("--cua-mode=offline")
+        result.assert_outcomes(failed=1)
+        assert message in result.stdout.str(), body
+    for body in SKIPPED:
+        project.steps(f"{BEFORE}{body}", head=CLOSING)
+        project.run("--cua-mode=offline").assert_outcomes(skipped=1)
+
+
+def test_a_failure_without_a_line_of_the_test_has_one_line_with_tb_line(project: Any) -> None:
+    project.steps('cua.do("Look")\nexpect.soft(cua.desktop.file("a.txt")).to_exist(timeout=0)')
+    result = project.record("--tb=line")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["test_it.py:*: *ExpectFailure: 1 soft expectations did not hold in test_it.py*"])
+    assert "Crash(" not in result.stdout.str()

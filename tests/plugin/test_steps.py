@@ -200,9 +200,11 @@ def test_an_opinion_is_recorded_and_replayed(project: Any) -> None:
     assert kinds == ["do", "judge", "judge"]
     text = (project.path / "test_it.py").read_text()
     project.write(test_it=text.replace("    opinion =", '    cua.desktop.launch("mousepad")\n    opinion ='))
-    result = project.run()
+    result = project.run("-o", "cua_drift_timeout=500")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*ScreenDrift: step 2, judge 'The screen is empty': the screen is not the one*"])
+    result.stdout.fnmatch_lines(
+        ["*ScreenDrift: step 2, judge 'The screen is empty': within * s the screen did not become*"]
+    )
 
 
 def test_what_a_step_gives_back(project: Any) -> None:

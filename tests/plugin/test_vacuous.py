@@ -101,11 +101,43 @@ def test_get_without_an_assert(cua):
         urllib.request.urlopen("http://127.0.0.1:9/")
     except OSError:
         pass
+
+def test_opinion_without_a_step(cua):
+    assert cua.judge("The screen is empty")
+
+def test_agents_outcome_beside_a_reading(cua):
+    result = cua.do("Look at the screen")
+    cua.desktop.screenshot().save("debug.png")
+    assert result.outcome == "done"
+
+def test_agents_outcomes_and_opinions_beside_a_reading(cua):
+    results = [cua.do("Look at the screen") for _ in range(2)]
+    opinion = cua.judge("The screen is empty")
+    cua.desktop.windows()
+    assert all(result.outcome == "done" for result in results) and opinion.holds
+    if results[0].outcome != "done":
+        raise RuntimeError(results[0].text)
+    assert cua.usage.input_tokens < 10_000_000
+
+def test_helper_that_checks_the_agents_words(cua):
+    result = cua.do("Look at the screen")
+    cua.desktop.windows()
+    check_words(result.text)
+
+def check_words(text):
+    assert "Seen" in text
+
+def test_path_without_an_assert(cua):
+    result = cua.do("Look at the screen")
+    cua.desktop.file("a.txt").host_path
+    assert result
 """
 
 ACCEPTED = """
-import http.server, threading, urllib.request
+import http.server, threading, time, urllib.request
+import helpers
 import pytest
+from helpers import check_note
 from pytest_cua import expect
 
 def look(cua, content="1"):
@@ -190,6 +222,73 @@ def test_http(cua):
 def test_soft(cua):
     look(cua)
     expect.soft(cua.desktop.file("a.txt")).to_have_text("1")
+
+def test_opinion_after_an_assert_without_a_step(cua):
+    cua.desktop.file("a.txt").write("1")
+    assert read(cua) == "1"
+    assert cua.judge("The screen is empty")
+
+def test_value_given_to_a_helper_of_another_module(cua):
+    look(cua)
+    text = cua.desktop.file("a.txt").read_text()
+    check_note(text)
+
+def test_value_given_to_a_function_of_a_module(cua):
+    look(cua)
+    text = cua.desktop.file("a.txt").read_text()
+    helpers.check_note(text)
+
+def verify(text):
+    if text != "1":
+        raise ValueError(text)
+
+def test_value_given_to_a_helper_that_raises(cua):
+    look(cua)
+    verify(read(cua))
+
+class TestNotes:
+    def check(self, text):
+        assert text == "1"
+
+    def test_value_given_to_a_method(self, cua):
+        look(cua)
+        text = cua.desktop.file("a.txt").read_text()
+        self.check(text)
+
+@pytest.fixture
+def checker():
+    return helpers.checker()
+
+def test_value_given_to_what_a_fixture_made(cua, checker):
+    look(cua)
+    text = cua.desktop.file("a.txt").read_text()
+    checker(text)
+
+def test_raise(cua):
+    look(cua)
+    if cua.desktop.windows():
+        raise RuntimeError("a window is open")
+
+def wait_for(cua, name):
+    for _ in range(20):
+        if cua.desktop.file(name).exists():
+            return
+        time.sleep(0.05)
+    raise TimeoutError(name)
+
+def test_polling_helper_that_raises(cua):
+    look(cua)
+    wait_for(cua, "a.txt")
+"""
+
+HELPERS = """
+def check_note(text):
+    assert text == "1"
+
+def checker():
+    def check(text):
+        assert text == "1"
+    return check
 """
 
 SCRIPT = """
@@ -221,7 +320,8 @@ def test_what_could_not_have_failed_fails_at_its_end(project: Any) -> None:
 
 def test_what_could_have_failed_is_accepted_in_every_mode(project: Any) -> None:
     project.script(SCRIPT)
-    project.write(test_note=ACCEPTED)
+    project.write(test_note=ACCEPTED, helpers=HELPERS)
+    project.pytester.syspathinsert()
     count = ACCEPTED.count("def test_")
     for mode in ("record", "replay", "offline"):
         project.run(f"--cua-mode={mode}").assert_outcomes(passed=count)
@@ -253,6 +353,37 @@ def test_what_a_fixture_does_after_the_test_is_judged_at_its_end(project: Any) -
     result = project.run()
     result.assert_outcomes(passed=1, errors=1)
     result.stdout.fnmatch_lines(["*CassetteMismatch*the recording goes on with 'Look once more'*"])
+
+
+HOST_PATH = """
+import sqlite3
+
+def test_text(cua):
+    file = cua.desktop.file("a.txt")
+    file.write("1")
+    cua.do("Look at the screen")
+    assert file.host_path.read_text() == "1"
+
+def test_path_from_before(cua):
+    cua.desktop.file("a.txt").write("1")
+    path = cua.desktop.file("a.txt").host_path
+    cua.do("Look at the screen")
+    assert path.read_text() == "1"
+
+def test_database(cua):
+    cua.do("Look at the screen")
+    connection = sqlite3.connect(cua.desktop.file("a.db").host_path)
+    rows = connection.execute("select 1").fetchall()
+    connection.close()
+    assert rows == [(1,)]
+"""
+
+
+def test_a_path_on_the_host_is_read_without_us_so_an_assert_after_it_counts(project: Any) -> None:
+    project.write(test_note=HOST_PATH)
+    for mode in ("record", "replay"):
+        project.run(f"--cua-mode={mode}").assert_outcomes(passed=3)
+    project.run("--cua-mode=offline").assert_outcomes(skipped=3)
 
 
 BROWSER = """

@@ -518,8 +518,23 @@ def test_only_values_of_telling_names_and_some_length_are_secrets() -> None:
         "SSH_KEY": "/home/me/.ssh/id",
         "SECRET_URL": "https://vault.example",
         "PATHS": "0123456789",
+        "KEYCLOAK_REALM": "customers",
+        "PWD": "/no/such/folder/here",
+        "DB_PASSWORD": "postgres",
+        "DB_PASS": "a long one",
+        "AWS_SECRET_ACCESS_KEY": "/bPxRfiCYEXAMPLEKEY",
+        "GITHUB_PAT": "0123456789ab",
+        "PROXY_SECRET": "https://user:word@vault.example",
     }
-    assert environment_secrets(environ) == {"0123456789": "API_KEY", "hunter2hunter2": "my_password"}
+    known = {"API_KEY", "my_password", "DB_PASS", "AWS_SECRET_ACCESS_KEY", "GITHUB_PAT", "PROXY_SECRET"}
+    assert set(environment_secrets(environ).values()) == known
+
+
+def test_a_secret_is_found_as_it_stands_in_addresses_and_in_json() -> None:
+    secrets = environment_secrets({"A_TOKEN": "q+Tok/en=998877", "B_KEY": "line one\nline two"})
+    for text in ("http://x/?t=q%2BTok%2Fen%3D998877", '{"key": "line one\\nline two"}'):
+        assert "[redacted " in redact(text, secrets)
+        assert "998877" not in redact(text, secrets) and "line two" not in redact(text, secrets)
 
 
 def test_a_secret_that_is_part_of_another_leaves_nothing_of_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -12,8 +13,10 @@ import pytest
 from pytest_cua.assertions.evidence import (
     Evidence,
     Place,
+    Words,
     asserted_from,
     asserts_in,
+    checks_in,
     is_inside,
     provably_vacuous,
     user_places,
@@ -133,6 +136,44 @@ def test_an_assert_counts_where_the_reading_leads_to_it(
     assert asserted_from(place(function, inside)) is counts
 
 
+CHECKS = [
+    ('assert r.outcome == "done"', False),
+    ("assert r", False),
+    ('assert "Seen" in r.text.lower() and len(r.text) > 3, x', False),
+    ("text = r.text\n    assert text", False),
+    ("self.assertEqual(r.outcome, 'done')", False),
+    ("assert cua.usage.cost_usd < 1", False),
+    ("assert self.cua.judge('y', desktop=x)", False),
+    ("first, second = cua.do('a'), cua.do('b')\n    assert first.outcome == second.outcome", False),
+    ("if (later := cua.do('a')):\n        assert later.outcome == 'done'", False),
+    ("seen = [r.text]\n    for word in seen:\n        assert word", False),
+    ("if r.outcome != 'done':\n        raise RuntimeError(r.text)", False),
+    ("if r.outcome != 'done':\n        pytest.fail(x)", False),
+    ("assert x == r.text", True),
+    ("assert check(r)", True),
+    ("assert open('a').read() == r.text", True),
+    ("assert cua.desktop.windows()", True),
+    ("r = x.read()\n    assert r", True),
+    ("seen = [r.text]\n    seen.append(x.read())\n    assert seen", True),
+    ("seen = {0: r.text}\n    seen[1] = x.read()\n    assert seen", True),
+    ("LOG.append(r.text)\n    assert LOG", True),
+    ("for r in x:\n        assert r", True),
+    ("with x as r:\n        assert r", True),
+    ("assert all(r for r in x)", True),
+    ("if x.windows():\n        assert False", True),
+    ("if x.windows():\n        raise RuntimeError(r.text)", True),
+    ("if x.windows():\n        if r.outcome:\n            raise RuntimeError", True),
+    ("if r.outcome == 'done':\n        assert x.windows()", True),
+    ("if r.outcome == 'done':\n        with pytest.raises(E):\n            x.read()", True),
+]
+
+
+@pytest.mark.parametrize(("body", "counts"), CHECKS)
+def test_what_looks_at_the_agents_words_alone_is_no_check(body: str, counts: bool) -> None:
+    function = ast.parse(f"def test_a(self, cua, x):\n    r = cua.do('y')\n    {body}\n")
+    assert any(True for _ in checks_in(function, Words(function))) is counts
+
+
 def test_a_place_that_is_no_function_or_no_python_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "broken.py").write_text("def f(:\n")
     assert not asserted_from(Place(str(tmp_path / "broken.py"), 1, 1))
@@ -179,6 +220,53 @@ def test_what_came_before_the_last_step_is_forgotten() -> None:
     assert evidence.is_enough
     evidence.step_done()
     assert not evidence.is_enough
+
+
+def test_an_opinion_alone_is_no_check_and_takes_none_away() -> None:
+    evidence = Evidence(judges=1)
+    assert not evidence.is_enough
+    assert "beside the agent's opinion nothing was looked at" in evidence.complaint("test_a")
+    evidence.state_read()
+    assert evidence.is_enough
+
+
+def test_what_is_on_its_way_out_is_told_from_what_was_handled() -> None:
+    evidence = Evidence()
+    found: list[BaseException | None] = []
+
+    def look() -> None:
+        try:
+            {}["inside"]
+        except KeyError:
+            found.append(evidence.failure_underway())
+
+    def handles(error: Exception) -> None:
+        try:
+            raise error
+        except Exception:
+            look()
+
+    def raises_again(error: Exception) -> None:
+        try:
+            raise error
+        except Exception:
+            look()
+            raise
+
+    def ends(error: Exception) -> None:
+        try:
+            raise error
+        finally:
+            look()
+
+    look()
+    handles(ValueError())
+    assert found == [None, None]
+    for function in (raises_again, ends):
+        error = ValueError()
+        with pytest.raises(ValueError):  # noqa: PT011
+            function(error)
+        assert found.pop() is error
 
 
 def test_a_reading_counts_only_with_an_assert_behind_it() -> None:
@@ -248,12 +336,10 @@ def test_a_fixture_of_the_users_could_assert() -> None:
 
 
 def test_asserting_calls_are_known_by_their_names() -> None:
-    import ast
-
     def found(text: str) -> list[Any]:
         return list(asserts_in(ast.parse(text)))
 
-    for text in ("assert x", "self.assertEqual(1, 1)", "assert_frame_equal(a, b)", "pytest.raises(E)", "pytest.fail()"):
+    for text in ("assert x", "raise x", "self.assertEqual(1, 1)", "assert_frame_equal(a, b)", "pytest.raises(E)", "pytest.fail()"):
         assert len(found(text)) == 1, text
     for text in ("print(x)", "expect(x)", "x.asserted", "raises = 1"):
         assert not found(text), text
