@@ -98,7 +98,7 @@ SCRIPT = {"": fill_in}
         cua.desktop.file("note.txt").write("")
         cua.desktop.launch("mousepad", "note.txt")
         cua.do("Type {a}, then {b}, and save", params={"a": "x{b}y", "b": "B"})
-        expect(cua.desktop.file("note.txt")).to_have_text("x{b}y|B|{c}|{ a }\\n")
+        expect(cua.desktop.file("note.txt")).to_have_text("x{b}y|B|{c}|{ a }")
         """
     )
     for mode in ("record", "replay", "offline"):

@@ -168,3 +168,91 @@ def test_every_picture_a_line_names_is_stored_once(project: Any) -> None:
     cassette = load(project.folder())
     stored = {path.stem for path in (project.folder() / "screens").iterdir()}
     assert stored == cassette.referenced()
+
+
+def test_a_worse_recording_does_not_take_the_place_of_a_kept_one(project: Any, monkeypatch: Any) -> None:
+    good = (project.path / "test_note.py").read_text()
+    project.write(test_note=good.replace("one\\ntwo\\n", "wrong\\n"))
+    project.record("-o", "cua_timeout=200").assert_outcomes(failed=1)
+    kept = (project.folder() / ".failed" / "cassette.jsonl").read_bytes()
+    project.script(
+        'def stop(request):\n    yield use("screenshot")\n    yield error(400, "invalid", "no")\nSCRIPT = {"": stop}\n'
+    )
+    project.record().assert_outcomes(failed=1)
+    assert (project.folder() / ".failed" / "cassette.jsonl").read_bytes() == kept
+    assert (project.folder() / ".failed-unfinished" / "cassette.jsonl").exists()
+    from pytest_cua.cli import main
+
+    monkeypatch.chdir(project.path)
+    assert main(["accept", "test_note.py::test_note"]) == 0
+
+
+def test_an_older_kept_recording_does_not_take_the_place_of_a_newer_cassette(
+    project: Any, monkeypatch: Any, capsys: Any
+) -> None:
+    good = (project.path / "test_note.py").read_text()
+    project.write(test_note=good.replace("one\\ntwo\\n", "wrong\\n"))
+    project.record("-o", "cua_timeout=200").assert_outcomes(failed=1)
+    project.write(test_note=good)
+    project.record().assert_outcomes(passed=1)
+    newer = (project.folder() / "cassette.jsonl").read_bytes()
+    from pytest_cua.cli import main
+
+    monkeypatch.chdir(project.path)
+    assert main(["accept", "test_note.py::test_note"]) == 1
+    assert "is older than the cassette" in capsys.readouterr().err
+    assert (project.folder() / "cassette.jsonl").read_bytes() == newer
+
+
+def test_a_thread_that_looks_while_a_step_is_recorded_does_no_harm(project: Any) -> None:
+    text = (project.path / "test_note.py").read_text()
+    spy = (
+        "    import threading\n    stop = threading.Event()\n"
+        "    def spy():\n        while not stop.wait(0.02): cua.desktop.screenshot()\n"
+        "    thread = threading.Thread(target=spy); thread.start()\n"
+    )
+    text = text.replace("    cua.do(", spy + "    cua.do(").replace(
+        "    expect(", "    stop.set(); thread.join()\n    expect("
+    )
+    project.write(test_note=text)
+    project.record().assert_outcomes(passed=1)
+    load(project.folder())
+
+
+def test_a_screen_that_is_taken_back_before_claude_called_the_step_done_is_drift(project: Any) -> None:
+    # The recorded pause before finish_step is what a replay holds the last screen for.
+    project.script(
+        "import time\n"
+        "def slow(request):\n"
+        '    yield use("screenshot")\n'
+        '    yield turn(use("key", text="ctrl+End"), use("type", text="{line}\\n"), use("key", text="ctrl+s"), '
+        'use("screenshot"))\n'
+        "    time.sleep(1.2)  # Claude thinks\n"
+        '    yield finish("It is there.")\n'
+        'SCRIPT = {"Add the line": slow}\n'
+    )
+    project.record().assert_outcomes(passed=1)
+    project.run().assert_outcomes(passed=1)
+    text = (project.path / "test_note.py").read_text()
+    closer = (
+        '    cua.desktop.launch("sh", "-c", "while ! grep -q two note.txt; do sleep 0.05; done; sleep 0.5; kill -9 -1", '
+        "wait=False)\n"
+    )
+    project.write(test_note=text.replace("    cua.do(", closer + "    cua.do("))
+    result = project.run("-o", "cua_drift_timeout=2000")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*ScreenDrift: *before the step was called done*"])
+
+
+def test_commands_in_hints_work_where_pytest_was_started(project: Any, monkeypatch: Any, capsys: Any) -> None:
+    (project.path / "pyproject.toml").write_text('[tool.pytest]\ncua_cassette_dir = "recs"\n')
+    (project.path / "sub").mkdir()
+    (project.path / "test_note.py").rename(project.path / "sub" / "test_note.py")
+    monkeypatch.chdir(project.path / "sub")
+    result = project.run()
+    result.stdout.fnmatch_lines(["*record it: pytest --cua-record test_note.py::test_note"])
+    project.record().assert_outcomes(passed=1)
+    from pytest_cua.cli import main
+
+    assert main(["show", "test_note.py::test_note"]) == 0
+    assert "Add the line {line} and save" in capsys.readouterr().out

@@ -339,7 +339,14 @@ def test_asserting_calls_are_known_by_their_names() -> None:
     def found(text: str) -> list[Any]:
         return list(asserts_in(ast.parse(text)))
 
-    for text in ("assert x", "raise x", "self.assertEqual(1, 1)", "assert_frame_equal(a, b)", "pytest.raises(E)", "pytest.fail()"):
+    for text in (
+        "assert x",
+        "raise x",
+        "self.assertEqual(1, 1)",
+        "assert_frame_equal(a, b)",
+        "pytest.raises(E)",
+        "pytest.fail()",
+    ):
         assert len(found(text)) == 1, text
     for text in ("print(x)", "expect(x)", "x.asserted", "raises = 1"):
         assert not found(text), text

@@ -45,9 +45,7 @@ def fits(size: tuple[int, int], tier: tuple[int, int]) -> bool:
 
 
 @pytest.mark.parametrize(("screen", "standard", "high"), TABLE)
-def test_the_size_that_is_sent(
-    screen: tuple[int, int], standard: tuple[int, int], high: tuple[int, int]
-) -> None:
+def test_the_size_that_is_sent(screen: tuple[int, int], standard: tuple[int, int], high: tuple[int, int]) -> None:
     assert size_for(screen, STANDARD) == standard
     assert size_for(screen, HIGH) == high
 
