@@ -306,11 +306,11 @@ class Desktop:
 
     def _wait_for_shell(self, end: float) -> None:
         """Wait until window manager, panel and bus are there, and the panel is drawn."""
-        patience = min(_PANEL_PATIENCE, end - now_ms())
-        if not self._link.wait(self._shell_is_ready, patience, self._windows.fileno()):
-            if self._shell_lacks() == "tint2":
+        while (left := end - now_ms()) > 0:
+            if self._link.wait(self._shell_is_ready, min(_PANEL_PATIENCE, left), self._windows.fileno()):
+                break
+            if self._shell_lacks() == "tint2":  # seen on loaded machines: it waits for something it has missed
                 self._link.restart_panel()
-            self._link.wait(self._shell_is_ready, end - now_ms(), self._windows.fileno())
         self._link.raise_failure()
         missing = self._shell_lacks()
         if missing:
@@ -318,7 +318,8 @@ class Desktop:
             raise SetupError(
                 f"The desktop started, but {missing} "
                 + ("ended." if self._link.ended_shell() else f"is not ready after {self.config.start_timeout:.0f} ms.")
-                + (f" The end of its log:\n{log}" if log else "")
+                + (f" The end of its log:\n{log}" if log else ""),
+                "run the test again; if it happens often, the machine is overloaded or pytest-cua doctor knows more",
             )
         self.wait_until_still(quiet=50, timeout=max(0.0, end - now_ms()))
 

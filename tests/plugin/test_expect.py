@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import linecache
 import re
 import textwrap
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from PIL import Image
 
 from pytest_cua import screens
+from pytest_cua.assertions import evidence
 
 # Each line holds: while recording, on a live replay and offline.
 HOLDS = r"""
@@ -491,15 +493,23 @@ def closing(cua):
 """
 
 
+def forget_sources() -> None:
+    """A run reads a file's source once; here there are several runs in a process, and the file changes between them."""
+    linecache.clearcache()
+    evidence._functions.cache_clear()
+
+
 def test_offline_a_failure_that_came_first_is_not_turned_into_a_skip(project: Any) -> None:
     project.steps(BEFORE + 'expect(cua.desktop.file("a.txt")).to_have_text("1")', head=CLOSING)
     project.record().assert_outcomes(passed=1)
     for body, message in FAILED_FIRST:
+        forget_sources()
         project.steps(f"{BEFORE}{body}", head=CLOSING)
         result = project.run("--cua-mode=offline")
         result.assert_outcomes(failed=1)
         assert message in result.stdout.str(), body
     for body in SKIPPED:
+        forget_sources()
         project.steps(f"{BEFORE}{body}", head=CLOSING)
         project.run("--cua-mode=offline").assert_outcomes(skipped=1)
 

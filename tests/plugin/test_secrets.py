@@ -1,4 +1,4 @@
-"""Secrets: none is written, what was taken out comes back where it is known, and a word that looks like one is no harm."""
+"""No secret is written, what was taken out comes back where it is known, and a word that looks like one does no harm."""
 
 from __future__ import annotations
 

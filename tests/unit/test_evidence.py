@@ -264,7 +264,7 @@ def test_what_is_on_its_way_out_is_told_from_what_was_handled() -> None:
     assert found == [None, None]
     for function in (raises_again, ends):
         error = ValueError()
-        with pytest.raises(ValueError):  # noqa: PT011
+        with pytest.raises(ValueError):
             function(error)
         assert found.pop() is error
 
