@@ -91,9 +91,10 @@ class _Expectation:
         started = time.monotonic()
         verdict = self._until(check, limit, started)
         context = self._context or (current[-1] if current else None)
+        holds = self._wished(verdict)
         if context is not None:
-            context.evidence.expect_held()
-        if self._wished(verdict):
+            _count(context, held=holds)
+        if holds:
             return
         waited = "" if limit == 0 else f" within {limit / 1000:g} s"
         place = " (as recorded)" if context and context.is_offline else ""
@@ -356,8 +357,8 @@ class DesktopExpectation(_Expectation):
         )
         limit = self._limit(timeout)
         comparison = self._until_same(check, limit)
-        self._observer.context.evidence.expect_held()
         problem = check.settle(comparison)
+        _count(self._observer.context, held=problem is None)
         if problem is not None:
             self._fail(*problem)
 
@@ -381,7 +382,7 @@ class DesktopExpectation(_Expectation):
         )
         limit = self._limit(timeout)
         _, comparison = self._until_same(check, limit, wished=False)
-        self._observer.context.evidence.expect_held()
+        _count(self._observer.context, held=comparison is not None and not comparison.same)
         if comparison is None:
             self._fail(*check.missing())
         elif comparison.same:
@@ -442,6 +443,14 @@ def _text_difference(expected: str, actual: str) -> str:
     )
     more = f"\n… {len(lines) - _DIFF_LINES} more lines" if len(lines) > _DIFF_LINES else ""
     return "\n" + "\n".join(lines[:_DIFF_LINES]) + more
+
+
+def _count(context: TestContext, *, held: bool) -> None:
+    """An expectation that held is a check; one that did not is a reading, which a `pytest.raises` around it checks."""
+    if held:
+        context.evidence.expect_held()
+    else:
+        context.evidence.state_read()
 
 
 class Expect:

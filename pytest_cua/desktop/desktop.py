@@ -306,22 +306,31 @@ class Desktop:
 
     def _wait_for_shell(self, end: float) -> None:
         """Wait until window manager, panel and bus are there, and the panel is drawn."""
-        while (left := end - now_ms()) > 0:
-            if self._link.wait(self._shell_is_ready, min(_PANEL_PATIENCE, left), self._windows.fileno()):
+        while True:
+            left = max(0.0, end - now_ms())
+            ready = self._link.wait(self._shell_is_ready, min(_PANEL_PATIENCE, left), self._windows.fileno())
+            self._link.raise_failure()
+            ended = self._link.ended_shell()
+            # what was ready is not asked again: the panel may take itself away for a moment to draw itself anew
+            if ready and not ended:
                 break
-            if self._shell_lacks() == "tint2":  # seen on loaded machines: it waits for something it has missed
+            missing = ended or self._shell_lacks()
+            if not missing:
+                break
+            if ended or left == 0:
+                raise self._shell_failed(missing, ended=bool(ended))
+            if missing == "tint2":  # seen on loaded machines: it waits for something it has missed
                 self._link.restart_panel()
-        self._link.raise_failure()
-        missing = self._shell_lacks()
-        if missing:
-            log = tail(self._link.root / "logs" / f"{missing}.log")
-            raise SetupError(
-                f"The desktop started, but {missing} "
-                + ("ended." if self._link.ended_shell() else f"is not ready after {self.config.start_timeout:.0f} ms.")
-                + (f" The end of its log:\n{log}" if log else ""),
-                "run the test again; if it happens often, the machine is overloaded or pytest-cua doctor knows more",
-            )
         self.wait_until_still(quiet=50, timeout=max(0.0, end - now_ms()))
+
+    def _shell_failed(self, missing: str, *, ended: bool) -> SetupError:
+        log = tail(self._link.root / "logs" / f"{missing}.log")
+        return SetupError(
+            f"The desktop started, but {missing} "
+            + ("ended." if ended else f"is not ready after {self.config.start_timeout:.0f} ms.")
+            + (f" The end of its log:\n{log}" if log else ""),
+            "run the test again; if it happens often, the machine is overloaded or pytest-cua doctor knows more",
+        )
 
     def _shell_is_ready(self) -> bool:
         self._windows.drain()

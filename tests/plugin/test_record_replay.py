@@ -235,7 +235,7 @@ def test_a_screen_that_is_taken_back_before_claude_called_the_step_done_is_drift
     project.run().assert_outcomes(passed=1)
     text = (project.path / "test_note.py").read_text()
     closer = (
-        '    cua.desktop.launch("sh", "-c", "while ! grep -q two note.txt; do sleep 0.05; done; sleep 0.5; kill -9 -1", '
+        '    cua.desktop.launch("sh", "-c", "until grep -q two note.txt; do sleep 0.05; done; sleep 0.5; kill -9 -1", '
         "wait=False)\n"
     )
     project.write(test_note=text.replace("    cua.do(", closer + "    cua.do("))

@@ -1,4 +1,4 @@
-"""No secret is written, what was taken out comes back where it is known, and a word that looks like one does no harm."""
+"""No secret is written; what was taken out comes back where it is known; a word like one does no harm."""
 
 from __future__ import annotations
 

@@ -408,3 +408,27 @@ def test_a_page_is_read_without_us_so_an_assert_after_the_last_step_counts(
     project.write(test_note="from pytest_cua import expect\n" + textwrap.dedent(BROWSER.format(check=check)))
     result = project.record()
     result.assert_outcomes(passed=int(accepted), failed=int(not accepted))
+
+
+def test_an_expect_that_failed_and_was_caught_is_no_check(project: Any) -> None:
+    project.steps(
+        """
+        cua.do("Look")
+        try: expect(cua.desktop.file("no.txt")).to_exist(timeout=1)
+        except AssertionError: pass
+        """
+    )
+    result = project.record()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*VacuousTest*"])
+
+
+def test_an_expect_that_must_fail_is_a_check(project: Any) -> None:
+    project.steps(
+        """
+        cua.do("Look")
+        with pytest.raises(AssertionError):
+            expect(cua.desktop.file("no.txt")).to_exist(timeout=1)
+        """
+    )
+    project.record().assert_outcomes(passed=1)
