@@ -117,9 +117,12 @@ def _doctor(options: argparse.Namespace) -> int:
 def _show(options: argparse.Namespace) -> int:
     from pytest_cua.cassette.format import FILE, load
     from pytest_cua.cassette.review import steps_markdown
-    from pytest_cua.cassette.store import load_cassette
+    from pytest_cua.cassette.store import FAILED, load_cassette
 
     folder = _folder(options)
+    if not (folder / FILE).exists() and (folder / FAILED / FILE).exists():
+        folder = folder / FAILED
+        print(f"(kept aside, of a run that failed: {folder})\n")
     if not (folder / FILE).exists():
         load_cassette(*_root_and_id(options))  # says what is missing and how to record it
     cassette = load(folder)
@@ -131,7 +134,7 @@ def _show(options: argparse.Namespace) -> int:
 
 def _accept(options: argparse.Namespace) -> int:
     from pytest_cua.assertions.baselines import accept_proposed
-    from pytest_cua.cassette.store import FAILED, adopt
+    from pytest_cua.cassette.store import FAILED, adopt, load_cassette
 
     folder = _folder(options)
     adopted, problem = False, None
@@ -146,6 +149,8 @@ def _accept(options: argparse.Namespace) -> int:
     for path in accepted:
         print(f"accepted {path}")
     if not adopted and not accepted and problem is None:
+        if not folder.is_dir():
+            load_cassette(*_root_and_id(options))  # says what is missing and how to record it
         print(
             f"nothing to accept in {folder}: no recording was kept aside and no baseline is proposed", file=sys.stderr
         )

@@ -27,7 +27,7 @@ DESKTOP = "a desktop (every mode but offline)"
 ISOLATION = "isolation of the desktop's programs"
 BROWSER = "browser tests"
 EVERYTHING = "every mode"
-MODEL = "record, heal and compare"
+MODEL = "record"
 
 LEAST_PYTHON = (3, 11)
 ANSWER_WITHIN_S = 20  # a program's version; Chromium's first start from a slow disk is the longest
@@ -370,5 +370,5 @@ def _api_key() -> Check:
 
 
 def _ci() -> Check:
-    detail = "set: record, heal and compare need --cua-allow-api" if os.environ.get("CI") else "not set"
+    detail = "set: record needs --cua-allow-api" if os.environ.get("CI") else "not set"
     return Check("CI variable", True, detail, None, MODEL, optional=True)

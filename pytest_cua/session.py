@@ -85,6 +85,10 @@ def _summary_lines(properties: list[dict[str, Any]]) -> list[str]:
     recorded = [p["cua_recorded"] for p in properties if "cua_recorded" in p]
     kept = [p["cua_kept"] for p in properties if "cua_kept" in p]
     lines = [f"recorded {path}" for path in recorded]
+    if recorded:
+        lines.append(
+            "next: read steps.md there, look at proposed baselines, pytest-cua accept TEST, and commit the folder"
+        )
     lines += [f"kept aside (the test failed): {path}" for path in kept]
     lines += [note for p in properties for note in p.get("cua_notes", "").splitlines()]
     if recorded or kept:
@@ -98,7 +102,7 @@ def _cost_line(properties: list[dict[str, Any]]) -> str:
     tokens_in = sum(p["cua_input_tokens"] for p in properties)
     tokens_out = sum(p["cua_output_tokens"] for p in properties)
     costs = [p["cua_cost_usd"] for p in properties]
-    scripted = all(p.get("cua_endpoint") == "scripted" for p in properties)
+    scripted = all(p.get("cua_endpoint") in ("scripted", "none") for p in properties)
     cost = "price not known" if None in costs else f"{sum(costs):.4f} USD by the price list"
     note = " (scripted model: nothing was paid)" if scripted else ""
     return f"{tokens_in} tokens in, {tokens_out} out, {cost}{note}"
@@ -401,6 +405,8 @@ class TestState:
 
     def steps_section(self) -> list[str]:
         """The steps so far, a line each."""
+        from pytest_cua.cassette.redact import environment_secrets, redact_text
+
         lines: list[str] = []
         for step in self._run.steps if self._run else ():
             mark = "✓" if step.outcome == "done" else "✗"
@@ -409,6 +415,8 @@ class TestState:
                 f"{step.duration_ms / 1000:.1f} s)"
             )
             lines += [f"    {action.words()}" for action in step.actions]
+        secrets = environment_secrets()
+        lines = [redact_text(line, secrets) for line in lines]  # what was typed may be one
         if self.context.soft_failures:
             lines.append("Soft expectations that did not hold:")
             lines += [textwrap.indent(str(failure), "    ") for failure in self.context.soft_failures]
@@ -423,7 +431,7 @@ class TestState:
         assert self.kept is not None
         if is_adoptable(self.kept):
             return f"hint: if only the test was wrong, adopt it: pytest-cua accept {shell_quoted(self.test)}"
-        return "It ends inside a step, so it can be read (pytest-cua show FOLDER), not replayed."
+        return f"It ends inside a step, so it can be read (pytest-cua show {self.kept}), not replayed."
 
     def properties(self) -> list[tuple[str, Any]]:
         """What JUnit reports and the summary show of the test."""

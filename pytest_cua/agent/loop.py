@@ -18,6 +18,7 @@ from anthropic.tools import ToolsetUsageError
 from pytest_cua.agent.budget import Budget, Clock
 from pytest_cua.agent.outcome import Ending, finish_tool, opinion_tool
 from pytest_cua.agent.prompt import JUDGE_PROMPT, NUDGE, SYSTEM_PROMPT
+from pytest_cua.cassette.recorder import SCRIPTED_HEADER
 from pytest_cua.errors import Blocked, CuaError, ModelRefused, StepFailed
 from pytest_cua.model import model_info, usage_of
 from pytest_cua.tools.computer import Abort
@@ -255,6 +256,11 @@ def _no_key() -> ModelRefused:
 def refused(error: anthropic.AnthropicError, model: str) -> ModelRefused:
     """What the API's refusal means and what to do about it."""
     replay = _WITHOUT_KEY
+    if isinstance(error, anthropic.APIStatusError) and SCRIPTED_HEADER in error.response.headers:
+        return ModelRefused(
+            f"ScriptedClaude, which plays the model here, answered {error.status_code}: {error.api_message}.",
+            "mend the script: its own errors are in claude.script_errors, what it refused in claude.errors",
+        )
     if isinstance(error, (anthropic.AuthenticationError, anthropic.PermissionDeniedError)):
         return ModelRefused(
             f"The API refused the key ({error.status_code}): {error.api_message}.",

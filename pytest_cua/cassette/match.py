@@ -73,12 +73,12 @@ def first_difference(recorded: Any, now: Any, path: str = "") -> Difference | No
             if found:
                 return found
         return None
-    if recorded is now or recorded == now or _fits(recorded, now):
+    if recorded is now or recorded == now or fits(recorded, now):
         return None
     return Difference(path, *_shown(recorded, now))
 
 
-def _fits(recorded: Any, now: Any) -> bool:
+def fits(recorded: Any, now: Any) -> bool:
     """Whether two texts differ only where a secret was taken out of the recorded one: it may be another here."""
     if not (isinstance(recorded, str) and isinstance(now, str) and REDACTED.search(recorded)):
         return False

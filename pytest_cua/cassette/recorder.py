@@ -26,7 +26,7 @@ from PIL import Image
 
 from pytest_cua import screens
 from pytest_cua.cassette.format import FORMAT, INLINE_TEXT, Cassette, RecordedStep, canonical
-from pytest_cua.cassette.match import first_difference, harness_view
+from pytest_cua.cassette.match import first_difference, fits, harness_view
 from pytest_cua.cassette.redact import environment_secrets, redact, redact_bytes, redact_text, restore
 from pytest_cua.cassette.review import steps_markdown
 from pytest_cua.cassette.store import CassetteWriter, file_key
@@ -462,8 +462,12 @@ class Player(Middleware):
         Raises:
             NeedsApplication: Nothing was kept, or less than the test looks at now.
         """
-        place = (desktop, kind, redact_text(subject, self._secrets))
-        kept = [o for o in self.cassette.observations if (o["desktop"], o["kind"], o["subject"]) == place]
+        place = (desktop, kind, subject)
+        kept = [
+            o
+            for o in self.cassette.observations
+            if (o["desktop"], o["kind"]) == (desktop, kind) and (o["subject"] == subject or fits(o["subject"], subject))
+        ]
         index = self._observed.get(place, 0)
         what = f"{kind} {subject!r}".replace(" ''", "")
         if not kept:

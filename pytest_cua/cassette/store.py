@@ -86,8 +86,10 @@ def load_cassette(root: Path, test: str) -> Cassette:
 def _missing(folder: Path, test: str) -> tuple[str, ...]:
     message = f"There is no cassette for {test}: {folder / FILE} does not exist."
     hints = [f"record it: pytest --cua-record {shell_quoted(test)}"]
-    if (folder / FAILED / FILE).exists():
+    if is_adoptable(folder / FAILED):
         hints.insert(0, f"a recording of a run that failed was kept: pytest-cua accept {shell_quoted(test)}")
+    elif (folder / FAILED / FILE).exists():
+        hints.append(f"one that broke off inside a step was kept to be read: pytest-cua show {shell_quoted(test)}")
     if folder.parent.is_dir():
         others = sorted(path.parent.name for path in folder.parent.glob(f"*/{FILE}"))
         if others:
@@ -294,7 +296,7 @@ def adopt(folder: Path) -> Cassette:
     if unfinished:
         raise CassetteUnreadable(
             f"The recording kept in {kept} ends inside step {unfinished[0]}, so it cannot be replayed to its end.",
-            "record the test again: pytest --cua-mode=record ...",
+            f"record the test again: pytest --cua-mode=record {shell_quoted(recording.header['test'])}",
         )
     for kind in (SCREENS, FILES):
         for path in sorted((kept / kind).glob("*")) if (kept / kind).is_dir() else ():

@@ -23,6 +23,7 @@ from anthropic.tools.computer import (
 from PIL import Image
 
 from pytest_cua import screens
+from pytest_cua.cassette.redact import environment_secrets, redact_text
 from pytest_cua.errors import BadArgument, CuaError
 from pytest_cua.tools.scaling import Scaling
 from pytest_cua.trace import Action
@@ -367,7 +368,8 @@ class RecordedComputer(BetaAbstractComputerToolset20260801):
 
 
 def _log(action: Action) -> None:
-    log.info("%s%s", action.words(), f": {action.text}" if action.is_error else "")
+    told = f"{action.words()}: {action.text}" if action.is_error else action.words()
+    log.info("%s", redact_text(told, environment_secrets()))  # what was typed may be a secret
 
 
 def guarded(confirm: Callable[[Any], bool] | None) -> Callable[[Any], bool]:
