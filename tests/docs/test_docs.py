@@ -105,3 +105,13 @@ def test_every_type_of_line_is_in_the_format() -> None:
 def test_every_public_name_exists() -> None:
     for name in pytest_cua.__all__:
         assert getattr(pytest_cua, name) is not None
+
+
+def test_the_page_of_the_scripted_claude_can_be_pasted(pytester: pytest.Pytester) -> None:
+    conftest, test = blocks(page("docs/scripted-claude.md"), "python")
+    pytester.makeconftest(conftest)
+    pytester.makepyfile(test_letter=test)
+    pytester.makepyprojecttoml("[tool.pytest]\n")
+    pytester.runpytest_subprocess("-p", "no:cacheprovider", "--cua-record").assert_outcomes(passed=1)
+    assert (pytester.path / "cassettes/test_letter/test_letter/steps.md").exists()
+    pytester.runpytest_subprocess("-p", "no:cacheprovider").assert_outcomes(passed=1)
