@@ -256,7 +256,11 @@ def _no_key() -> ModelRefused:
 def refused(error: anthropic.AnthropicError, model: str) -> ModelRefused:
     """What the API's refusal means and what to do about it."""
     replay = _WITHOUT_KEY
-    if isinstance(error, anthropic.APIStatusError) and SCRIPTED_HEADER in error.response.headers:
+    if (
+        isinstance(error, anthropic.APIStatusError)
+        and SCRIPTED_HEADER in error.response.headers
+        and "script" in str(error.api_message)
+    ):
         return ModelRefused(
             f"ScriptedClaude, which plays the model here, answered {error.status_code}: {error.api_message}.",
             "mend the script: its own errors are in claude.script_errors, what it refused in claude.errors",

@@ -573,24 +573,25 @@ class Player(Middleware):
                 )
 
     def _with_secrets(self, body: Any) -> Any:
-        """The reply, with the secrets put back that Claude wanted typed.
-
-        Raises:
-            CassetteMismatch: One is not known here; its marker must not be typed in its place.
-        """
+        """The reply, with the secrets put back that Claude used; one that is not known here stays a marker."""
         if not isinstance(body, Mapping) or not isinstance(body.get("content"), list):
             return body
+        return {**body, "content": [self._block_with_secrets(block) for block in body["content"]]}
+
+    def _block_with_secrets(self, block: Any) -> Any:
+        if block.get("type") != "tool_use":
+            return block
         try:
-            content = [
-                {**block, "input": restore(block["input"], self._secrets)} if block.get("type") == "tool_use" else block
-                for block in body["content"]
-            ]
-        except LookupError as error:
-            raise self._mismatch(
-                f"Claude used a secret that was taken out of the recording and is not known here: {error.args[0]}",
-                f"set the variable {error.args[0]} as it was set while recording, or pass the value as a parameter",
-            ) from None
-        return {**body, "content": content}
+            return {**block, "input": restore(block["input"], self._secrets)}
+        except LookupError:
+            return block  # `offline` does not need it, and a live desktop refuses to type a marker
+
+    def unknown_secret(self, name: str) -> CassetteMismatch:
+        """The failure of an action whose text was taken out of the recording and is not known here."""
+        return self._mismatch(
+            f"Claude used a secret that was taken out of the recording and is not known here: {name}",
+            f"set the variable {name} as it was set while recording, or pass the value as a parameter",
+        )
 
     def _mismatch(self, what: str, *hints: str) -> CassetteMismatch:
         command = f"if the change is meant, record the test again: pytest --cua-mode=record {shell_quoted(self.test)}"

@@ -16,6 +16,7 @@ from PIL import Image
 
 from pytest_cua import screens
 from pytest_cua.cassette.recorder import Latch, Player
+from pytest_cua.cassette.redact import REDACTED
 from pytest_cua.errors import BadArgument, ScreenDrift, shell_quoted
 from pytest_cua.tools.scaling import Scaling
 from pytest_cua.trace import Action
@@ -134,6 +135,8 @@ class ScreenCheck:
                     *self._hints(),
                 )
             )
+        if found := REDACTED.search(str(action.input.get("text", ""))):
+            raise self._player.unknown_secret(found[1])
         if recorded.before is None:
             return self._desktop.capture()
         looked_at = recorded.name in _LOOKED_AT and not recorded.is_error
