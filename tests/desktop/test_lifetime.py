@@ -292,3 +292,22 @@ def test_a_missing_server_offers_offline(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(MissingProgram) as caught:
         Desktop.start(DesktopConfig(isolation="process-group"))
     assert "or replay without a desktop: pytest --cua-mode=offline" in caught.value.hints
+
+
+def test_a_panel_that_never_shows_is_tried_again_on_another_display(monkeypatch: pytest.MonkeyPatch) -> None:
+    # the panel that stays away cannot be made to; so the first desktop is told that it does
+    from pytest_cua.desktop import desktop as module
+
+    real = Desktop._shell_lacks
+    first: list[Desktop] = []
+
+    def lacks(self: Desktop) -> str:
+        first.append(self)
+        return "tint2" if self is first[0] else real(self)
+
+    monkeypatch.setattr(Desktop, "_shell_lacks", lacks)
+    monkeypatch.setattr(module, "_FIRST_TRY", 1_500.0)
+    with Desktop.start() as running:
+        assert running is not first[0]
+        assert running.display != first[0].display
+    eventually(lambda: not leftovers(first[0].display, first[0].home.parent))
