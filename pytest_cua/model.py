@@ -6,6 +6,7 @@ platform.claude.com as of November 2026, and `anthropic.types.model` of SDK 2.14
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -16,7 +17,6 @@ import anthropic
 from pytest_cua.errors import BadArgument
 from pytest_cua.trace import Usage
 
-DEFAULT_MODEL = "claude-sonnet-5-5"
 TOOLSET = "computer_toolset_20260801"
 ADAPTIVE: Mapping[str, Any] = MappingProxyType({"type": "adaptive", "display": "summarized"})
 REPLAY_KEY = "replay-needs-no-key"
@@ -108,6 +108,7 @@ def live_client() -> anthropic.Anthropic:
     return anthropic.Anthropic()
 
 
+@functools.cache  # it holds no state of a test, and making one takes some 60 ms
 def replay_client() -> anthropic.Anthropic:
     """A client that can reach nobody: its middleware answers, and a dummy key keeps the SDK from looking for one."""
     return anthropic.Anthropic(api_key=REPLAY_KEY, base_url="http://replay.invalid", max_retries=0)

@@ -415,11 +415,11 @@ class TestState:
                 f"{step.duration_ms / 1000:.1f} s)"
             )
             lines += [f"    {action.words()}" for action in step.actions]
-        secrets = environment_secrets()
-        lines = [redact_text(line, secrets) for line in lines]  # what was typed may be one
         if self.context.soft_failures:
             lines.append("Soft expectations that did not hold:")
             lines += [textwrap.indent(str(failure), "    ") for failure in self.context.soft_failures]
+        secrets = environment_secrets()
+        lines = [redact_text(line, secrets) for line in lines]  # what was typed may be one
         if self.kept is not None:
             lines.append(f"The recording was kept aside: {self.kept}")
             lines.append(self._hint_for_kept())

@@ -106,7 +106,6 @@ class ScreenshotCheck:
                 f"The baseline {self._name!r} cannot be written: {where}: {why}.",
                 f"make the folder writable: {self._folder}",
             ) from None
-        self._context.written.append(self._name)
         self._context.notes.append(f"baseline {self._name}: {state} {self._folder / self._name}.png")
 
     def missing(self) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ which is for the checks of the screen to judge. What Claude said is never compar
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -103,8 +102,3 @@ def _short(value: Any, limit: int = 120) -> str:
         return "(nothing)"
     text = repr(value)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
-
-
-def closest(sentence: str, recorded: list[str]) -> str | None:
-    """The recorded sentence that is most like this one."""
-    return next(iter(difflib.get_close_matches(sentence, recorded, n=1, cutoff=0.5)), None)

@@ -38,6 +38,7 @@ from pytest_cua.errors import (
     NeedsApplication,
     shell_quoted,
 )
+from pytest_cua.model import replay_client
 from pytest_cua.trace import Action, Run, Step
 
 _RETRYABLE = (408, 409, 429)  # and everything from 500: what the SDK asks again (`_should_retry`)
@@ -190,10 +191,6 @@ class Recorder(Middleware):
                 "usage": step.usage.to_json(),
             }
         )
-
-    def recorded_action(self, action_id: str) -> Action | None:
-        """None: a recorder has nothing to compare with."""
-        return None
 
     def picture(self, image: Image.Image, key: str | None = None) -> str:
         """Store a picture and return its key."""
@@ -604,13 +601,9 @@ def _response(request: APIRequest, status: int, body: Any) -> APIResponse[Any]:
     return APIResponse(
         raw=http,
         cast_to=request.cast_to,
-        client=_REPLAY_OWNER,
+        client=replay_client(),  # asked only whether responses are validated strictly
         stream=False,
         stream_cls=None,
         options=request.options,
         retries_taken=request.retries_taken,
     )
-
-
-# `APIResponse` asks its client only whether responses are validated strictly
-_REPLAY_OWNER = anthropic.Anthropic(api_key="none", base_url="http://replay.invalid")

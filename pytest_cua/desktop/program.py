@@ -9,7 +9,7 @@ import shutil
 import signal
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Final, Protocol
+from typing import Final
 
 from pytest_cua.desktop.isolation import merged, words
 from pytest_cua.desktop.link import Link, tail
@@ -42,15 +42,6 @@ _WELL_KNOWN: Final = (
     "pcmanfm",
     "galculator",
 )
-
-
-class AnyProgram(Protocol):
-    """What `launch()` returns."""
-
-    @property
-    def window(self) -> Window | None:
-        """The window it opened."""
-        ...
 
 
 class Program:

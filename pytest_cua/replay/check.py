@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from PIL import Image
 
@@ -32,18 +32,6 @@ _LOOK_LIMIT = 4_000  # ms after which what still moves is taken to move for ever
 _MOVING_FRAMES = 4
 _HOLD_LIMIT = 1_000  # ms: the most that a replay waits at the end of a step for what Claude's thinking time would show
 _ROOM = 6  # pixels around what moves
-
-
-class Check(Protocol):
-    """What an executor asks around each action."""
-
-    def before(self, action: Action) -> Image.Image:
-        """Called before the action; gives the frame it meets."""
-        ...
-
-    def after(self, action: Action) -> None:
-        """Called after the action, with its result filled in."""
-        ...
 
 
 class NoCheck:
