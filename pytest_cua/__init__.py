@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pytest_cua.agent.cua import Cua
+    from pytest_cua.agent.flow import flow
     from pytest_cua.agent.outcome import Opinion, StepResult
     from pytest_cua.assertions.expect import expect
     from pytest_cua.desktop.desktop import Desktop, DesktopFile, Program, Window
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
         CassetteUnwritable,
         CuaError,
         CuaFailure,
+        CuaWarning,
         DesktopDied,
         ExpectFailure,
         LaunchFailed,
@@ -39,11 +41,14 @@ if TYPE_CHECKING:
         ModelRefused,
         NeedsApplication,
         ScreenDrift,
+        SecretLeaked,
         SetupError,
         StepFailed,
+        UndeclaredRequest,
         VacuousTest,
     )
     from pytest_cua.screens import Area, Comparison, compare
+    from pytest_cua.secrets import Secret
     from pytest_cua.settings import Settings
     from pytest_cua.tools.computer import Computer
 
@@ -56,6 +61,7 @@ _ERRORS = [
     "CassetteUnwritable",
     "CuaError",
     "CuaFailure",
+    "CuaWarning",
     "DesktopDied",
     "ExpectFailure",
     "LaunchFailed",
@@ -63,12 +69,15 @@ _ERRORS = [
     "ModelRefused",
     "NeedsApplication",
     "ScreenDrift",
+    "SecretLeaked",
     "SetupError",
     "StepFailed",
+    "UndeclaredRequest",
     "VacuousTest",
 ]
 _HOMES = {
     "expect": "assertions.expect",
+    "flow": "agent.flow",
     "Cua": "agent.cua",
     "Opinion": "agent.outcome",
     "StepResult": "agent.outcome",
@@ -80,6 +89,7 @@ _HOMES = {
     "Comparison": "screens",
     "compare": "screens",
     "Computer": "tools.computer",
+    "Secret": "secrets",
     "Settings": "settings",
     **dict.fromkeys(_ERRORS, "errors"),
 }
@@ -97,6 +107,7 @@ __all__ = [
     "Cua",
     "CuaError",
     "CuaFailure",
+    "CuaWarning",
     "Desktop",
     "DesktopDied",
     "DesktopFile",
@@ -108,14 +119,18 @@ __all__ = [
     "Opinion",
     "Program",
     "ScreenDrift",
+    "Secret",
+    "SecretLeaked",
     "Settings",
     "SetupError",
     "StepFailed",
     "StepResult",
+    "UndeclaredRequest",
     "VacuousTest",
     "Window",
     "compare",
     "expect",
+    "flow",
 ]
 
 

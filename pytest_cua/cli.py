@@ -1,4 +1,4 @@
-"""`pytest-cua`, the command beside pytest: what is missing here, what a recording holds, adopting one that was kept."""
+"""`pytest-cua`, the command beside pytest: what is missing here, and everything that is done with recordings."""
 
 from __future__ import annotations
 
@@ -10,13 +10,26 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pytest_cua.errors import CassetteUnreadable, CuaError
+from pytest_cua.errors import BadArgument, CassetteUnreadable, CuaError, set_root
+
+if TYPE_CHECKING:
+    from pytest_cua.cassette.format import Cassette
+
+_SETTINGS_FILES = (
+    "pytest.toml",
+    ".pytest.toml",
+    "pytest.ini",
+    ".pytest.ini",
+    "pyproject.toml",
+    "tox.ini",
+    "setup.cfg",
+)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command; returns the exit code: 0 done, 1 not done, 2 misuse."""
+    """Run one command; returns the exit code: 0 done, 1 not done or something was found, 2 misuse."""
     options = _parser().parse_args(arguments)
     try:
         return int(options.run(options))
@@ -34,58 +47,104 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    doctor = commands.add_parser("doctor", help="what is missing on this machine, and the command that installs it")
-    doctor.set_defaults(run=_doctor)
+    def command(name: str, run: Any, help: str) -> argparse.ArgumentParser:
+        added = commands.add_parser(name, help=help, description=help[:1].upper() + help[1:] + ".")
+        added.set_defaults(run=run)
+        return added
 
-    show = commands.add_parser("show", help="a recording in words: steps, turns, actions, observations")
+    command("doctor", _doctor, "what is missing on this machine, and the command that installs it")
+
+    show = command("show", _show, "a recording in words: steps, turns, actions, observations; also one that broke off")
     _add_test(show)
-    show.set_defaults(run=_show)
+    show.add_argument("--write", action="store_true", help="write steps.md anew, and let the recording name it")
 
-    accept = commands.add_parser(
-        "accept", help="adopt a recording that was kept aside, and accept the test's proposed baselines"
+    accept = command(
+        "accept", _accept, "adopt a recording that was kept aside, and accept the test's proposed baselines"
     )
     _add_test(accept)
-    accept.set_defaults(run=_accept)
+
+    diff = command("diff", _diff, "two recordings against each other, in words; exits with 1 when they differ")
+    diff.add_argument("first", help="a test's id, a cassette's folder, or a cassette.jsonl")
+    diff.add_argument("second", nargs="?", help="the other; without it, what was kept aside of the first one's test")
+    _add_cassettes(diff)
+
+    verify = command(
+        "verify", _verify, "check the integrity of all recordings: digests, pictures, pages, secrets; for CI"
+    )
+    _add_cassettes(verify)
+
+    prune = command("prune", _prune, "remove recordings of tests that are gone, and pictures that nobody shows")
+    prune.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    _add_cassettes(prune)
+
+    move = command("move", _move, "give the recordings of a test that was renamed, or of a file, to its new name")
+    move.add_argument("old", help="the old id of the test or flow, or the old path of the file")
+    move.add_argument("new", help="the new one")
+    _add_cassettes(move)
+
+    migrate = command("migrate", _migrate, "bring recordings of an older format up to date")
+    migrate.add_argument("folder", nargs="?", type=Path, help="of one recording (default: all)")
+    _add_cassettes(migrate)
+
+    importing = command("import-vcr", _import_vcr, "make a recording of a cassette of vcrpy or pytest-recording")
+    importing.add_argument("file", type=Path, help="the YAML or JSON file")
+    importing.add_argument("--test", required=True, help="the id of the test that is to replay it")
+    importing.add_argument("--force", action="store_true", help="replace a recording that the test has")
+    _add_cassettes(importing)
+
+    exporting = command("export-vcr", _export_vcr, "write a step as a plain vcrpy cassette, which stock vcrpy replays")
+    _add_test(exporting)
+    exporting.add_argument("file", type=Path, help="where the YAML goes")
+    exporting.add_argument("--force", action="store_true", help="replace a file that is there")
+    which = exporting.add_mutually_exclusive_group()
+    which.add_argument("--step", type=int, help="the step's number (default: the only one)")
+    which.add_argument("--conversation", type=int, help="the number of a conversation of the code under test")
     return parser
 
 
 def _add_test(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("test", help="the test's id, such as tests/test_file.py::test_name, or its cassette's folder")
+    _add_cassettes(parser)
+
+
+def _add_cassettes(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cassettes", type=Path, help="folder of all cassettes (default: cua_cassette_dir of pytest's settings)"
     )
 
 
-def _folder(options: argparse.Namespace) -> Path:
+def _root(options: argparse.Namespace) -> Path:
+    """The folder of all cassettes."""
+    project, configured = _project(Path.cwd())
+    set_root(project, Path.cwd())
+    return Path(options.cassettes or project / configured)
+
+
+def _folder(options: argparse.Namespace, test: str | None = None) -> Path:
     """The cassette's folder of the test, or the folder that was given."""
     from pytest_cua.cassette.store import cassette_folder
 
-    if options.test and Path(options.test).is_dir():
-        return Path(options.test)
-    return cassette_folder(*_root_and_id(options))
+    test = test or options.test
+    if test and Path(test).is_dir():
+        return Path(test)
+    return cassette_folder(_root(options), _id(test))
 
 
-def _root_and_id(options: argparse.Namespace) -> tuple[Path, str]:
-    """The folder of all cassettes, and the test's id from the root of the project on, wherever the command is run."""
-    root, configured = _project(Path.cwd())
-    path, separator, names = options.test.partition("::")
+def _id(test: str) -> str:
+    """The test's id from the root of the project on, wherever the command is run."""
+    project, _ = _project(Path.cwd())
+    path, separator, names = test.partition("::")
+    if path.startswith("flows"):
+        return test
     with suppress(ValueError):  # a path that leads elsewhere stays as it is, and is not found
-        path = str((Path.cwd() / path).resolve().relative_to(root)) if separator else path
-    return options.cassettes or root / configured, path + separator + names
+        path = (Path.cwd() / path).resolve().relative_to(project).as_posix()
+    return path + separator + names
 
 
 def _project(start: Path) -> tuple[Path, str]:
     """The folder of pytest's settings, and where cassettes lie by them; without such, this folder."""
     for folder in (start, *start.parents):
-        for name in (
-            "pytest.toml",
-            ".pytest.toml",
-            "pytest.ini",
-            ".pytest.ini",
-            "pyproject.toml",
-            "tox.ini",
-            "setup.cfg",
-        ):
+        for name in _SETTINGS_FILES:
             settings = _settings_in(folder / name)
             if settings is not None:
                 return folder.resolve(), str(settings.get("cua_cassette_dir", "cassettes")).strip()
@@ -115,32 +174,52 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from pytest_cua.cassette.format import FILE, load
     from pytest_cua.cassette.review import steps_markdown
-    from pytest_cua.cassette.store import FAILED, load_cassette
+
+    if Path(options.test).is_file():  # as git calls it, to show a difference in words
+        from pytest_cua.cassette.format import load_file
+
+        print(steps_markdown(load_file(Path(options.test), partial=True), links=False), end="")
+        return 0
+    if options.write:
+        from pytest_cua.cassette.suite import write_page
+
+        print(f"wrote {write_page(_folder(options))}")
+        return 0
+    cassette = _to_show(options)
+    print(steps_markdown(cassette), end="")
+    if cassette.footer:
+        counts = ", ".join(f"{cassette.footer[name]} {name}" for name in ("turns", "actions", "observations"))
+        print(f"\n{counts}")
+    return 0
+
+
+def _to_show(options: argparse.Namespace) -> Cassette:
+    """The recording of a test, or one of it that did not take its place."""
+    from pytest_cua.cassette.format import FILE, load
+    from pytest_cua.cassette.store import RECORDING, kept_recordings, load_cassette
 
     folder = _folder(options)
-    if not (folder / FILE).exists() and (folder / FAILED / FILE).exists():
-        folder = folder / FAILED
-        print(f"(kept aside, of a run that failed: {folder})\n")
-    if not (folder / FILE).exists():
-        load_cassette(*_root_and_id(options))  # says what is missing and how to record it
-    cassette = load(folder)
-    print(steps_markdown(folder), end="")
-    footer = cassette.footer
-    print(f"\n{footer['turns']} turns, {footer['actions']} actions, {footer['observations']} observations")
-    return 0
+    if (folder / FILE).exists():
+        return load(folder, partial=folder.name.startswith("."))
+    for kept in kept_recordings(folder):
+        how = "being recorded, or left by a run that was killed" if kept.name == RECORDING else "of a run that failed"
+        print(f"(kept aside, {how}: {kept})\n")
+        return load(kept, partial=True)
+    return load_cassette(_root(options), _id(options.test))  # says what is missing and how to record it
 
 
 def _accept(options: argparse.Namespace) -> int:
     from pytest_cua.assertions.baselines import accept_proposed
     from pytest_cua.cassette.store import FAILED, adopt, load_cassette
+    from pytest_cua.cassette.suite import load_root
 
     folder = _folder(options)
     adopted, problem = False, None
     if (folder / FAILED).is_dir():
+        root = load_root(folder) if Path(options.test).is_dir() else _root(options)
         try:
-            print(f"adopted {adopt(folder).file}")
+            print(f"adopted {adopt(folder, root).file}")
             adopted = True
         except CassetteUnreadable as error:
             problem = error
@@ -150,12 +229,149 @@ def _accept(options: argparse.Namespace) -> int:
         print(f"accepted {path}")
     if not adopted and not accepted and problem is None:
         if not folder.is_dir():
-            load_cassette(*_root_and_id(options))  # says what is missing and how to record it
+            load_cassette(_root(options), _id(options.test))  # says what is missing and how to record it
         print(
             f"nothing to accept in {folder}: no recording was kept aside and no baseline is proposed", file=sys.stderr
         )
         return 1
     return 0 if adopted or accepted else 1
+
+
+def _diff(options: argparse.Namespace) -> int:
+    from pytest_cua.cassette.diff import differences
+    from pytest_cua.cassette.store import kept_recordings
+
+    first = _named(options, options.first)
+    if options.second:
+        second = _named(options, options.second)
+    else:
+        from pytest_cua.cassette.format import load
+
+        kept = kept_recordings(first.folder)
+        if not kept:
+            raise BadArgument(
+                f"No recording of {options.first} was kept aside that could be set against it.",
+                "name the other one: pytest-cua diff FIRST SECOND",
+            )
+        second = load(kept[0], partial=True)
+    lines = differences(first, second)
+    print("\n".join(lines) if lines else "no difference in words")
+    return 1 if lines else 0
+
+
+def _named(options: argparse.Namespace, name: str) -> Cassette:
+    from pytest_cua.cassette.format import load, load_file
+
+    if Path(name).is_file():
+        return load_file(Path(name), partial=True)
+    return load(_folder(options, name), partial=True)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from pytest_cua.cassette.store import all_cassettes
+    from pytest_cua.cassette.suite import verify
+
+    root = _root(options)
+    if not root.is_dir():
+        raise BadArgument(f"There is no folder {root}.", "name it: pytest-cua verify --cassettes FOLDER")
+    problems, notes = verify(root, max_age=_max_age())
+    for line in notes:
+        print(line)
+    for problem in problems:
+        print(problem, file=sys.stderr)
+    count = len(all_cassettes(root))
+    print(f"{count} recording{'' if count == 1 else 's'}, {len(problems) or 'no'} problem{'s' * (len(problems) != 1)}")
+    return 1 if problems else 0
+
+
+def _max_age() -> int | None:
+    """`cua_max_age` of pytest's settings, when it is to fail: in days."""
+    from pytest_cua.settings import PARSE
+
+    for folder in (Path.cwd(), *Path.cwd().parents):
+        for name in _SETTINGS_FILES:
+            if (settings := _settings_in(folder / name)) is not None:
+                text = str(settings.get("cua_max_age", "")).strip()
+                days, what = PARSE["max_age"](text) if text else (None, "warn")
+                return days if what == "fail" else None
+    return None
+
+
+def _prune(options: argparse.Namespace) -> int:
+    from pytest_cua.cassette.suite import find_unused, prune
+
+    root = _root(options)
+    project, _ = _project(Path.cwd())
+    unused = find_unused(root, project, _collect(project))
+    if not unused:
+        print("nothing is unused")
+        return 0
+    for line in [*unused.lines(root)][:-1]:
+        print(line)
+    if options.dry_run:
+        print("nothing was removed (--dry-run)")
+        return 0
+    prune(unused, root)
+    print(f"removed {len(unused.tests)} recordings and what only they showed")
+    return 0
+
+
+def _collect(project: Path) -> Any:
+    """What pytest collects in the project: asked of pytest itself, in a process of its own."""
+    import json
+    import subprocess
+    import tempfile
+
+    from pytest_cua.cassette.suite import Collected
+
+    with tempfile.TemporaryDirectory() as place:
+        found = Path(place) / "collected.json"
+        command = [sys.executable, "-m", "pytest", "--collect-only", "-q", f"--cua-collected={found}"]
+        done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+        if done.returncode not in (0, 5) or not found.exists():
+            raise BadArgument(
+                f"pytest could not collect all tests in {project}, so nothing can be said to be unused:\n"
+                f"{(done.stdout + done.stderr).strip()[-2000:]}",
+                "mend the collection first: pytest --collect-only",
+            )
+        told = json.loads(found.read_text(encoding="utf-8"))
+    return Collected(told["ids"], told["places"])
+
+
+def _move(options: argparse.Namespace) -> int:
+    from pytest_cua.cassette.suite import move
+
+    for old, new in move(_root(options), _id(options.old), _id(options.new)):
+        print(f"moved {old} to {new}")
+    return 0
+
+
+def _migrate(options: argparse.Namespace) -> int:
+    from pytest_cua.cassette.format import FORMAT
+    from pytest_cua.cassette.suite import migrate
+
+    changed = migrate(options.folder or _root(options))
+    for path, was in changed:
+        print(f"brought {path} from format {was} to {FORMAT}")
+    if not changed:
+        print(f"all recordings have format {FORMAT}, the newest: nothing to do")
+    return 0
+
+
+def _import_vcr(options: argparse.Namespace) -> int:
+    from pytest_cua.cassette.vcr_import import import_vcr
+
+    print(import_vcr(options.file, root=_root(options), test=_id(options.test), force=options.force))
+    return 0
+
+
+def _export_vcr(options: argparse.Namespace) -> int:
+    from pytest_cua.cassette.vcr_export import export_vcr
+
+    folder = _folder(options)
+    part = {"step": options.step, "conversation": options.conversation}
+    print(export_vcr(folder, options.file, **part, force=options.force))
+    return 0
 
 
 if __name__ == "__main__":

@@ -6,8 +6,10 @@ CuaError                      every error of pytest-cua; carries hints, each one
  │   ├─ StepFailed            the agent did not finish a step
  │   │   └─ Blocked           ... and said why
  │   ├─ CassetteMismatch      what the harness sends is no longer what was recorded
+ │   ├─ UndeclaredRequest     a replay asked a model, or a host that is not declared
  │   ├─ ScreenDrift           the live screen, or a tool's outcome, is not the recorded one
  │   ├─ ExpectFailure         an `expect(...)` did not hold
+ │   ├─ SecretLeaked          a recording held a secret, and was removed
  │   └─ VacuousTest           the test could not have failed
  └─ SetupError                the machine, the key or the files are not as needed: nothing is said about the application
      ├─ MissingProgram        a program that is not installed
@@ -68,12 +70,20 @@ class CassetteMismatch(CuaFailure):
     """What the harness sends is no longer what was recorded."""
 
 
+class UndeclaredRequest(CuaFailure):
+    """A request went to a model past the recording, or in a replay to a host that is not declared."""
+
+
 class ScreenDrift(CuaFailure):
     """The live screen, or the outcome of a tool, is not the recorded one."""
 
 
 class ExpectFailure(CuaFailure):
     """An `expect(...)` did not hold within its time."""
+
+
+class SecretLeaked(CuaFailure):
+    """A recording held a secret although each line was looked through; it was removed, nothing of it is kept."""
 
 
 class VacuousTest(CuaFailure):
@@ -116,6 +126,10 @@ class BadArgument(SetupError, ValueError):
     """A call that cannot be meant so: an unknown option value, a coordinate outside the screen, a wrong type."""
 
 
+class CuaWarning(UserWarning):
+    """Something about a recording that a person should know, and that fails no test: its age, a retired model."""
+
+
 class NeedsApplication(Exception):
     """`offline` has no recorded answer for this: the test ends as skipped, never as passed.
 
@@ -141,6 +155,11 @@ _root: list[Path] = []  # the root of test ids and the folder from which pytest 
 def set_root(root: Path, started_in: Path) -> None:
     """Let the commands in hints work where pytest was started; a test's id begins at the root."""
     _root[:] = [root, started_in]
+
+
+def project_root() -> Path | None:
+    """The root of test ids, once it is known."""
+    return _root[0].resolve() if _root else None
 
 
 def shell_quoted(test: str) -> str:

@@ -59,6 +59,16 @@ def cua_confirm() -> Callable[[Any], bool] | None:
 
 
 @pytest.fixture
+def cua_normalize() -> Callable[[str], str] | None:
+    """`(text) -> text`, applied to what is asked now and was asked then before the two are compared.
+
+    Override it to take out what differs from run to run in your project; ids, dates, temporary paths, ports and process
+    numbers are taken out already.
+    """
+    return None
+
+
+@pytest.fixture
 def desktop_factory(_cua_test: TestState) -> Iterator[Callable[..., Desktop | RecordedDesktop]]:
     """Starts further desktops: `desktop_factory()` gives one that meets no other."""
     yield _cua_test.start_desktop
@@ -83,7 +93,9 @@ def computer(desktop: Desktop) -> Computer:
 def cua(request: pytest.FixtureRequest, _cua_test: TestState) -> Iterator[Cua]:
     """Gives sentences to Claude, recorded once and replayed: `cua.do("...")`, `cua.desktop`."""
     state = _cua_test
-    state.open_cassette()
+    state.open_cassette(
+        make_client=lambda: request.getfixturevalue("cua_client"), normalize=request.getfixturevalue("cua_normalize")
+    )
     client = request.getfixturevalue("cua_client") if state.recording else None
     desktop = request.getfixturevalue("desktop")
     state.open_http(client, _vcr_config(request))
@@ -122,6 +134,13 @@ def finish_call(item: pytest.Item, error: BaseException | None) -> None:
     if state is None or isinstance(error, (KeyboardInterrupt, SystemExit, pytest.exit.Exception)):
         return
     state.settle(error)
+
+
+def set_phase(item: pytest.Item, phase: str) -> None:
+    """Say which part of a test runs from now on: its steps are labelled so."""
+    state = item.stash.get(TEST, None)
+    if state is not None:
+        state.context.phase = phase
 
 
 def end_test(item: pytest.Item, *, passed: bool) -> None:

@@ -12,7 +12,8 @@ from pytest_cua.errors import NeedsApplication
 
 if TYPE_CHECKING:
     from pytest_cua.assertions.evidence import Evidence
-    from pytest_cua.cassette.recorder import Player, Recorder
+    from pytest_cua.cassette.player import Player
+    from pytest_cua.cassette.recorder import Recorder
     from pytest_cua.settings import Settings
 
 T = TypeVar("T")
@@ -48,6 +49,7 @@ class TestContext:
     needs: str | None = None  # what `offline` could not answer; kept, so that no `except` can hide it
     failed_first: BaseException | None = None  # what was already on its way out then
     latch: Any = None  # the first mismatch, once a cassette is open
+    phase: str = "setup"  # of the test: the part that runs just now
 
     @property
     def is_offline(self) -> bool:

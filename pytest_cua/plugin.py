@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import json
 import shutil
 import textwrap
 from collections.abc import Callable, Generator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,11 +22,13 @@ from pytest_cua.fixtures import (  # noqa: F401  fixtures are found by being her
     cua,
     cua_client,
     cua_confirm,
+    cua_normalize,
     desktop,
     desktop_factory,
     end_test,
     finish_call,
     session_of,
+    set_phase,
 )
 from pytest_cua.reports import show_user_lines
 from pytest_cua.settings import Settings, add_options, check_markers, session_settings
@@ -108,6 +112,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """After a test's function: latched failures, soft failures, and whether it asserted anything."""
+    set_phase(item, "call")
     try:
         try:
             result = yield
@@ -132,6 +137,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     """A recording takes its place when the test and every fixture of it have passed."""
+    set_phase(item, "teardown")
     try:
         result = yield
     except NeedsApplication as reason:
@@ -164,6 +170,49 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Note each test as it is found, before any plugin leaves some out."""
+    item.config.stash[SESSION].found.append(item.nodeid)
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    """A run that leaves tests out says nothing about what is unused."""
+    if items:
+        items[0].config.stash[SESSION].is_partial = True
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """All tests are known."""
+    config: Any = session.config
+    state = config.stash[SESSION]
+    if hasattr(config, "workerinput"):
+        config.workeroutput["cua_collected"] = state.found
+    if target := config.getoption("--cua-collected"):
+        told = {"ids": state.found, "places": _places(config)}
+        Path(target).write_text(json.dumps(told), encoding="utf-8")
+
+
+def _places(config: pytest.Config) -> list[str]:
+    """The files and folders that were asked for, relative to the root; a single test asks for no whole file."""
+    given = [str(argument) for argument in config.args if "::" not in str(argument)]
+    folders = [(config.invocation_params.dir / place).resolve() for place in given]
+    root = config.rootpath.resolve()
+    return [folder.relative_to(root).as_posix() for folder in folders if folder.is_relative_to(root)]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object | None) -> None:
+    """A worker of pytest-xdist has ended: take over what it collected."""
+    state = node.config.stash[SESSION]
+    found = getattr(node, "workeroutput", {}).get("cua_collected")
+    if error or found is None:
+        state.is_partial = True
+        return
+    state.found = found  # each worker collects all
+    state.is_partial = state.is_partial or bool(node.workeroutput.get("cua_partial"))
+
+
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """What was recorded, what it cost, and what was not exercised."""
     config.stash[SESSION].summary(terminalreporter)
@@ -171,9 +220,18 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A run in which `offline` could judge nothing must not look green."""
-    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if reporter is None or hasattr(session.config, "workerinput"):
+    """A run in which `offline` could judge nothing must not look green; a complete one looks for what is unused."""
+    config: Any = session.config
+    state = config.stash[SESSION]
+    if hasattr(config, "workerinput"):
+        config.workeroutput["cua_partial"] = state.is_partial or bool(session.shouldstop or session.shouldfail)
         return
-    if session.config.stash[SESSION].judged_nothing(reporter) and exitstatus == pytest.ExitCode.OK:
+    ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    stopped = state.is_partial or session.shouldstop or session.shouldfail or config.option.collectonly
+    if ended and not stopped and not session.config.getoption("--cua-collected"):
+        state.find_unused(config.rootpath, _places(config))
+        if state.unused and state.settings.unused == "fail" and exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and state.judged_nothing(reporter) and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED

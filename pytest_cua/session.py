@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import functools
 import hashlib
+import os
 import re
+import subprocess
+import tempfile
 import textwrap
+import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_cua.errors import CassetteMismatch, CassetteMissing, NeedsApplication, VacuousTest, shell_quoted
+from pytest_cua.errors import (
+    CassetteMismatch,
+    CassetteMissing,
+    CassetteUnreadable,
+    CuaError,
+    CuaWarning,
+    NeedsApplication,
+    UndeclaredRequest,
+    VacuousTest,
+    shell_quoted,
+)
 
 if TYPE_CHECKING:
-    from pytest_cua.agent.cua import Cua
+    from pytest_cua.agent.cua import Cua, Deck
+    from pytest_cua.agent.flow import Flow
     from pytest_cua.observe import TestContext
     from pytest_cua.settings import Settings
 
@@ -28,6 +44,10 @@ class RunSession:
     """One run: its settings and the money it has spent."""
 
     settings: Settings
+    started: str = field(default_factory=lambda: dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds"))
+    unused: Any = None
+    found: list[str] = field(default_factory=list)  # the ids of all tests that were collected
+    is_partial: bool = False  # tests were deselected, left out or not collected, or a worker died
     _purse: Any = None
 
     def begin(self, test: str, settings: Settings, *, rootpath: Path) -> TestState:
@@ -42,7 +62,20 @@ class RunSession:
         artifacts = settings.artifacts_dir / folder.relative_to(settings.cassette_dir)
         context = TestContext(test=test, settings=settings, evidence=Evidence(), folder=folder, artifacts=artifacts)
         current.append(context)
-        return TestState(test, settings, context, purse=self._purse, rootpath=rootpath)
+        return TestState(test, settings, context, purse=self._purse, rootpath=rootpath, run_started=self.started)
+
+    def find_unused(self, project: Path, places: list[str]) -> None:
+        """At the end of a complete run: look for recordings that no test uses.
+
+        Args:
+            project: The root of test ids.
+            places: The files and folders that were asked for, relative to it.
+        """
+        root = self.settings.cassette_dir
+        if self.settings.unused != "off" and root.is_dir():
+            from pytest_cua.cassette.suite import Collected, find_unused
+
+            self.unused = find_unused(root, project, Collected(frozenset(self.found), places))
 
     def summary(self, reporter: Any) -> None:
         """The lines at the end of a run."""
@@ -50,6 +83,10 @@ class RunSession:
         lines = _summary_lines([p for p in properties if "cua_mode" in p])
         if self.settings.mode == "offline":
             lines += self._offline_lines(reporter)
+        if self.unused:
+            lines += self.unused.lines(self.settings.cassette_dir)
+            if self.settings.unused == "fail":
+                lines.append("--cua-unused=fail: this run counts as failed")
         if not lines:
             return
         reporter.section("pytest-cua", sep="-")
@@ -82,15 +119,15 @@ def _reports(reporter: Any) -> list[Any]:
 
 def _summary_lines(properties: list[dict[str, Any]]) -> list[str]:
     """What the properties of all tests come to."""
-    recorded = [p["cua_recorded"] for p in properties if "cua_recorded" in p]
+    recorded = [p["cua_recorded_size"] for p in properties if "cua_recorded_size" in p]
     kept = [p["cua_kept"] for p in properties if "cua_kept" in p]
-    lines = [f"recorded {path}" for path in recorded]
+    lines = [f"recorded {line}" for told in recorded for line in told.splitlines()]
     if recorded:
         lines.append(
             "next: read steps.md there, look at proposed baselines, pytest-cua accept TEST, and commit the folder"
         )
     lines += [f"kept aside (the test failed): {path}" for path in kept]
-    lines += [note for p in properties for note in p.get("cua_notes", "").splitlines()]
+    lines += list(dict.fromkeys(note for p in properties for note in p.get("cua_notes", "").splitlines()))
     if recorded or kept:
         lines.append(_cost_line([p for p in properties if "cua_recorded" in p or "cua_kept" in p]))
     weaker = {p["cua_isolation"] for p in properties if p.get("cua_isolation", "").startswith("process group (bwrap")}
@@ -119,6 +156,7 @@ class TestState:
     context: TestContext
     purse: Any
     rootpath: Path
+    run_started: str
     recording: bool = False
     passed: bool = False
     kept: Path | None = None
@@ -127,25 +165,37 @@ class TestState:
     _keeper: Any = None
     _writer: Any = None
     _cassette: Any = None
-    _run: Any = None
+    _run: Any = None  # the steps of the test and of its flows
     _latch: Any = None
+    _make_client: Callable[[], Any] | None = None
+    _normalize: Any = None
+    _flows: dict[str, FlowRecording] = field(default_factory=dict)
+    _lanes: Any = None
+    _client_player: Any = None
+    _scope: ExitStack = field(default_factory=ExitStack)
     _http: Any = None
     _committed: bool = False
     isolation: str = ""  # of its desktops, once one has started
+    _source: Any = None  # a recording that is continued
     goes_on: bool = False  # a fixture of the user's has more to do after the test
 
     # ------------------------------------------------------------------ set-up
 
-    def open_cassette(self) -> None:
+    def open_cassette(self, *, make_client: Callable[[], Any], normalize: Callable[[str], str] | None) -> None:
         """Decide between recording and replaying, and open the one or the other.
+
+        Args:
+            make_client: Gives the client that asks a model; called when it is needed.
+            normalize: The project's own part of matching.
 
         Raises:
             CassetteMissing, CassetteUnreadable, CassetteUnwritable: As their names say.
         """
-        from pytest_cua.cassette.recorder import Latch, Player
+        from pytest_cua.cassette.recorder import Latch
         from pytest_cua.cassette.store import CassetteWriter, load_cassette
         from pytest_cua.trace import Run
 
+        self._make_client, self._normalize = make_client, normalize
         self._run = Run(test=self.test, mode=self.settings.mode)
         self._latch = self.context.latch = Latch()
         mode = self.settings.mode
@@ -159,10 +209,35 @@ class TestState:
                 self.recording = True
         self.context.recording = self.recording
         if self.recording:
-            self._writer = CassetteWriter(self.context.folder)
+            self._source = self._recording_to_continue()
+            self._writer = CassetteWriter(self.context.folder, self.settings.cassette_dir)
             return
-        self._keeper = Player(self._cassette, test=self.test, latch=self._latch)
+        check_age(self._cassette, self.settings)
+        self._keeper = self._player(self._cassette)
         self.context.keeper = self._keeper
+
+    def _player(self, cassette: Any, *, flow: str = "") -> Any:
+        from pytest_cua.cassette.match import Normalize
+        from pytest_cua.cassette.player import Player
+
+        normalize = Normalize(self._normalize)
+        return Player(cassette, test=self.test, latch=self._latch, normalize=normalize, flow=flow)
+
+    def _recording_to_continue(self) -> Any:
+        """With `--cua-from-step`: the recording whose first steps are taken over; None without.
+
+        It is copied: the new recording is written where it lies.
+
+        Raises:
+            CassetteMissing: There is none, or it has fewer steps.
+        """
+        first = self.settings.from_step
+        if first <= 1:
+            return None
+        from pytest_cua.cassette.continuing import recording_to_continue
+
+        folder = Path(self._scope.enter_context(tempfile.TemporaryDirectory(prefix="pytest-cua-")))
+        return recording_to_continue(self.context.folder, self.settings.cassette_dir, self.test, first, folder)
 
     def start_desktop(self, name: str | None = None, *, size: tuple[int, int] | None = None) -> Any:
         """Start a desktop, or in `offline` stand a recorded one in its place.
@@ -213,88 +288,183 @@ class TestState:
         return given
 
     def make_cua(self, desktop: Any, client: Any, confirm: Callable[[Any], bool] | None) -> Cua:
-        """The object that the test gets."""
+        """The object that the test gets; from here to the test's end, clients that are made are recorded too."""
         from pytest_cua.agent.budget import Budget
         from pytest_cua.agent.cua import Cua
+        from pytest_cua.cassette.clients import recorded_clients, with_middleware
+        from pytest_cua.cassette.lanes import Lanes
+        from pytest_cua.cassette.player import ClientPlayer
+        from pytest_cua.cassette.recorder import ClientRecorder
         from pytest_cua.model import replay_client
 
-        settings = self.settings
+        lanes = Lanes()
         if self.recording:
-            self._keeper = self._recorder(desktop)
-            self.context.keeper = self._keeper
-            model = settings.model
+            deck = self._recording_deck(self._writer, self.test, desktop, client, source=self._source)
+            middleware: Any = ClientRecorder(deck.keeper.tape, lanes)  # type: ignore[union-attr]
         else:
-            header = self._cassette.header
-            model = header["model"]
-            self._check_display(desktop, header["display"])
-            settings = replace(settings, threads=self._recorded_threads())
-            client = replay_client()
+            deck = self._replaying_deck(self._keeper, desktop)
+            middleware = self._client_player = ClientPlayer(self._cassette, self._keeper, lanes)
+        self._keeper = self.context.keeper = deck.keeper
         self.cua = Cua(
             test=self.test,
-            settings=settings,
+            settings=self.settings,
             desktop=desktop,
-            keeper=self._keeper,
-            client=client.with_options(middleware=[*client.middleware, self._keeper]),
-            model=model,
+            client=with_middleware(client if self.recording else replay_client(), middleware),
             run=self._run,
             latch=self._latch,
-            budget=Budget(settings.max_cost, self.purse),
-            evidence=self.context.evidence,
-            artifacts=self.context.artifacts,
+            budget=Budget(self.settings.max_cost, self.purse),
+            context=self.context,
+            decks=[deck],
+            open_flow=functools.partial(self._open_flow, desktop),
             confirm=confirm,
         )
+        self._scope.enter_context(recorded_clients(middleware, replaying=not self.recording))
         return self.cua
 
-    def open_http(self, client: Any, config: Any) -> None:
-        """Let vcrpy keep or answer the test's other HTTP calls, from here to the end of the test."""
-        from pytest_cua.cassette.http import HttpRecording, place_of
-
-        context = self.context
-        mode: Any = "record" if self.recording else "replay" if self.settings.has_desktop else "offline"
-        recording = HttpRecording(
-            mode=mode,
-            folder=self._writer.aside if self.recording else context.folder,
-            recorded_hosts=self.settings.http_recorded,
-            passed_over=[place_of(str(client.base_url))] if client is not None else [],
-            config=config,
-            on_request=lambda request: context.evidence.state_read(),
-            on_missing=context.needs_application,
-        )
-        self._http = recording.__enter__()  # kept only once it is entered: it cannot be left otherwise
-
-    def _close_http(self) -> None:
-        if self._http is not None:
-            http, self._http = self._http, None
-            http.__exit__(None, None, None)
-
-    def _recorder(self, desktop: Any) -> Any:
+    def _recording_deck(
+        self, writer: Any, name: str, desktop: Any, client: Any, *, source: Any = None, flow: str = ""
+    ) -> Deck:
+        from pytest_cua.agent.cua import Deck
         from pytest_cua.agent.prompt import prompt_digest
-        from pytest_cua.cassette.recorder import Recorder, header_line
+        from pytest_cua.cassette.clients import with_middleware
+        from pytest_cua.cassette.recorder import Recorder
+        from pytest_cua.cassette.tape import Tape, header_line
         from pytest_cua.model import TOOLSET
+        from pytest_cua.trace import Run
 
+        model = source.header["model"] if source else self.settings.model
         header = header_line(
-            test=self.test,
-            model=self.settings.model,
+            test=name,
+            model=model,
             tools=[TOOLSET],
             prompt_digest=prompt_digest(),
             display={"width": desktop.size[0], "height": desktop.size[1]},
             environment=environment_of(desktop, self.settings),
         )
-        return Recorder(self._writer, header=header, run=self._run)
+        run = Run(test=name, mode=self.settings.mode)
+        tape = Tape(writer, header={**header, "kind": "flow"} if flow else header, run=run)
+        player = self._player(source) if source else None
+        keeper = Recorder(tape, source=player, from_step=self.settings.from_step if source else 1)
+        threads = _threads_of(source) if source else self.settings.threads
+        return Deck(keeper, with_middleware(client, keeper), model, threads, run, flow=flow)
 
-    def _check_display(self, desktop: Any, display: Any) -> None:
+    def _replaying_deck(self, player: Any, desktop: Any, *, flow: str = "") -> Deck:
+        from pytest_cua.agent.cua import Deck
+        from pytest_cua.cassette.clients import with_middleware
+        from pytest_cua.model import replay_client
+        from pytest_cua.trace import Run
+
+        cassette = player.cassette
+        self._check_display(cassette, desktop)
+        run = Run(test=cassette.header["test"], mode=self.settings.mode)
+        client = with_middleware(replay_client(), player)
+        return Deck(player, client, cassette.header["model"], _threads_of(cassette), run, flow=flow)
+
+    # ------------------------------------------------------------------ flows
+
+    def _open_flow(self, desktop: Any, flow: Flow) -> Deck:
+        """What the steps of a flow are recorded to, or answered from.
+
+        Raises:
+            CassetteMissing: It was not recorded, and this mode records none.
+        """
+        from pytest_cua.cassette.format import load
+
+        begun = self._flows.get(flow.id)
+        if begun is not None and begun.tape is not None:  # used before in this test, which records it
+            return self._replaying_deck(
+                self._player(load(begun.tape.writer.aside, partial=True), flow=flow.name), desktop
+            )
+        if begun is not None:
+            return self._replaying_deck(self._player(begun.cassette, flow=flow.name), desktop)
+        cassette = self._recorded_flow(flow)
+        if cassette is not None:
+            check_age(cassette, self.settings)
+            self._flows[flow.id] = FlowRecording(cassette=cassette)
+            return self._replaying_deck(self._player(cassette, flow=flow.name), desktop)
+        writer = self._flow_writer(flow)
+        if writer is None:  # another worker has just recorded it
+            return self._open_flow(desktop, flow)
+        assert self._make_client is not None
+        client = self._make_client()
+        if self._http is not None:
+            self._http.allow_model(client)
+        deck = self._recording_deck(writer, flow.id, desktop, client, flow=flow.name)
+        self._flows[flow.id] = FlowRecording(tape=deck.keeper.tape)  # type: ignore[union-attr]
+        return deck
+
+    def _recorded_flow(self, flow: Flow) -> Any:
+        """The recording of a flow, None when it is to be recorded now.
+
+        `record` makes new recordings, but of a flow one a run, however many tests use it.
+        """
+        from pytest_cua.cassette.store import load_cassette
+
+        try:
+            cassette = load_cassette(self.settings.cassette_dir, flow.id)
+        except CassetteMissing as error:
+            if self.settings.may_ask:
+                return None
+            raise CassetteMissing(
+                f"The flow {flow.name}, used by {self.test}, has no recording: {error.message}",
+                f"record it: pytest --cua-record {shell_quoted(self.test)}",
+            ) from None
+        except CassetteUnreadable:
+            if self.settings.mode == "record":
+                return None
+            raise
+        is_old = cassette.header["recorded_at"] < self.run_started
+        return None if self.settings.mode == "record" and is_old else cassette
+
+    def _flow_writer(self, flow: Flow) -> Any:
+        """A writer for a flow; None when another worker recorded it while this one waited."""
+        from pytest_cua.cassette.store import CassetteWriter, cassette_folder, wait_for_recording
+
+        folder = cassette_folder(self.settings.cassette_dir, flow.id)
+        if wait_for_recording(folder, self.settings.step_timeout):
+            cassette = self._recorded_flow(flow)
+            if cassette is not None:
+                return None
+        return CassetteWriter(folder, self.settings.cassette_dir)
+
+    def open_http(self, client: Any, config: Any) -> None:
+        """Let vcrpy keep or answer the test's other HTTP calls, and refuse what is not declared, to the test's end."""
+        from pytest_cua.cassette.http import HttpRecording
+        from pytest_cua.network import Hosts
+
+        context, settings = self.context, self.settings
+        mode: Any = "record" if self.recording else "replay" if settings.has_desktop else "offline"
+        models = [os.environ.get("ANTHROPIC_BASE_URL"), str(client.base_url) if client is not None else None]
+        recording = HttpRecording(
+            mode=mode,
+            test=self.test,
+            folder=self._writer.aside if self.recording else context.folder,
+            hosts=Hosts(
+                recorded=settings.http_recorded, live=settings.http_live, models=[url for url in models if url]
+            ),
+            headers=settings.http_headers,
+            config=config,
+            on_request=lambda request: context.evidence.state_read(),
+            on_missing=context.needs_application,
+            fail=self._latch.set,
+            note=context.notes.append,
+        )
+        self._http = recording.__enter__()  # kept only once it is entered: it cannot be left otherwise
+
+    def _close_http(self) -> None:
+        if self._http is not None:
+            self._http.__exit__(None, None, None)  # the second time it does nothing
+
+    def _check_display(self, cassette: Any, desktop: Any) -> None:
+        display = cassette.header.get("display") or {"width": desktop.size[0], "height": desktop.size[1]}
         size = (display["width"], display["height"])
         if desktop.size != size:
             raise CassetteMismatch(
-                f"{self._cassette.file} was recorded on a desktop of {size[0]}x{size[1]} pixels; "
+                f"{cassette.file} was recorded on a desktop of {size[0]}x{size[1]} pixels; "
                 f"this one has {desktop.size[0]}x{desktop.size[1]}.",
                 f"set cua_size to {size[0]}x{size[1]}, or record the test again: "
                 f"pytest --cua-mode=record {shell_quoted(self.test)}",
             )
-
-    def _recorded_threads(self) -> bool:
-        turns = [turn for step in self._cassette.steps for turn in step.turns]
-        return not turns or "thread" in turns[0].params
 
     # ------------------------------------------------------------------ the end
 
@@ -332,11 +502,13 @@ class TestState:
 
     def _raise_hidden(self, error: BaseException | None) -> None:
         needs, first = self.context.needs, self.context.failed_first
+        hidden = self._latch.error if self._latch else None
+        if isinstance(hidden, UndeclaredRequest) and error is not hidden:
+            raise hidden from None  # something was to leave the machine: no reason to skip outweighs that
         if needs is not None and (first is None or not _led_to(first, error)):
             raise NeedsApplication(needs)
         if isinstance(error, NeedsApplication) and first is not None:
             raise first from first.__cause__  # lost otherwise: a `finally` after it needed the application
-        hidden = self._latch.error if self._latch else None
         if hidden is not None and error is not hidden:
             raise hidden from None
         if isinstance(error, NeedsApplication):
@@ -351,21 +523,68 @@ class TestState:
     def _judge(self) -> None:
         from pytest_cua.assertions.evidence import ADVICE
 
-        if self.cua is not None and not self.recording:
-            self._keeper.finish(len(self._run.steps))
+        if self.cua is not None:
+            self._check_complete(self.cua.decks[0])
         if self.cua is not None:
             self.context.evidence.judges = sum(step.kind == "judge" for step in self._run.steps)
         if self.settings.strict and self.cua is not None and not self.context.evidence.is_enough:
             raise VacuousTest(self.context.evidence.complaint(self.test), ADVICE)
 
+    def _check_complete(self, deck: Deck) -> None:
+        """Every recorded turn was played, and one at all: a test that asks nothing would pass whatever happens.
+
+        Raises:
+            CassetteMismatch: Something is left over.
+            VacuousTest: Nothing was asked.
+        """
+        if not self.recording:
+            self._keeper.finish(len(deck.run.steps), deck.flows)
+            self._client_player.finish()
+            served = self._keeper.served
+        else:
+            served = deck.keeper.tape.has_replies  # type: ignore[union-attr]
+        if not served and not deck.flows and not self._http.answered:
+            raise VacuousTest(
+                f"{self.test} takes the fixture `cua` and asks Claude nothing: no turn was "
+                f"{'recorded' if self.recording else 'played'}.",
+                "give it a sentence: cua.do('...'); or take the fixture `desktop`, which needs no recording",
+            )
+
     def _keep_aside(self) -> None:
         self._close_http()
-        if self.recording and not self._committed:
-            self._committed = True
-            if self._keeper is not None:
-                self.kept = self._keeper.close(passed=False)
-            elif self._writer is not None:
+        if self._committed or not self._tapes():
+            if self._writer is not None and not self._committed:
+                self._committed = True
                 self._writer.keep_aside()
+            return
+        self._close_tapes(passed=False)
+
+    def _close_tapes(self, *, passed: bool) -> None:
+        """End every recording, whatever becomes of the others.
+
+        Raises:
+            CuaError: The first failure among them.
+        """
+        self._committed = True
+        failures: list[CuaError] = []
+        for tape in self._tapes():
+            try:
+                kept = tape.close(passed=passed and not failures)
+            except CuaError as error:
+                failures.append(error)
+            else:
+                self.kept = kept if tape is self._own_tape else self.kept
+        if failures:
+            raise failures[0]
+
+    @property
+    def _own_tape(self) -> Any:
+        return self._keeper.tape if self.recording and self._keeper is not None else None
+
+    def _tapes(self) -> list[Any]:
+        """What is being recorded: flows that the test was the first to use, and the test, which refers to them."""
+        flows = [flow.tape for flow in self._flows.values() if flow.tape is not None]
+        return flows + ([self._own_tape] if self._own_tape is not None else [])
 
     def end(self, *, passed: bool) -> None:
         """The test's fixtures are done: when all of it passed, the new recording takes its place.
@@ -374,11 +593,11 @@ class TestState:
             CassetteUnwritable: It cannot.
         """
         self.passed = self.passed and passed
-        if self.recording and self.passed and not self._committed and self._keeper is not None:
+        tapes = self._tapes()
+        if tapes and self.passed and not self._committed:
             self._close_http()
-            self._committed = True
             self.passed = False  # until it lies there
-            self._keeper.close(passed=True)
+            self._close_tapes(passed=True)
             self.passed = True
         self._keep_aside()
 
@@ -390,11 +609,24 @@ class TestState:
                 stack.callback(desktop.close)
 
     def close(self) -> None:
-        """Forget the test; a recording that passed waits for `end`."""
+        """Forget the test; a recording that passed waits for `end`.
+
+        Raises:
+            CuaFailure: A thread of the test asked what it may not, after the rest of the test was settled.
+        """
         from pytest_cua.observe import current
 
+        self._scope.close()
         try:
             self._close_http()
+            if self._http is not None:
+                self._http.release()
+                if self.passed:
+                    self.context.notes += self._http.unasked()
+            late = self._latch.error if self.passed and self._latch else None
+            if late is not None:
+                self.passed = False
+                raise late from None
         finally:
             if self.context in current:
                 current.remove(self.context)
@@ -410,8 +642,9 @@ class TestState:
         lines: list[str] = []
         for step in self._run.steps if self._run else ():
             mark = "✓" if step.outcome == "done" else "✗"
+            where = f"flow {step.flow}: " if step.flow else f"{step.phase}: " if step.phase != "call" else ""
             lines.append(
-                f"{mark} {step.number}. {step.sentence} ({len(step.turns)} turns, {len(step.actions)} actions, "
+                f"{mark} {where}{step.number}. {step.sentence} ({len(step.turns)} turns, {len(step.actions)} actions, "
                 f"{step.duration_ms / 1000:.1f} s)"
             )
             lines += [f"    {action.words()}" for action in step.actions]
@@ -426,12 +659,20 @@ class TestState:
         return lines
 
     def _hint_for_kept(self) -> str:
+        from pytest_cua.cassette.format import load
         from pytest_cua.cassette.store import is_adoptable
 
         assert self.kept is not None
+        test = shell_quoted(self.test)
         if is_adoptable(self.kept):
-            return f"hint: if only the test was wrong, adopt it: pytest-cua accept {shell_quoted(self.test)}"
-        return f"It ends inside a step, so it can be read (pytest-cua show {self.kept}), not replayed."
+            return f"hint: if only the test was wrong, adopt it: pytest-cua accept {test}"
+        steps = load(self.kept, partial=True).steps
+        broken = next((step.number for step in steps if not step.end), len(steps) + 1)
+        told = f"It ends inside step {broken}, so it can be read (pytest-cua show {self.kept}), not replayed."
+        if broken > 1:
+            again = f"pytest --cua-mode=record --cua-from-step={broken} {test}"
+            told += f"\nhint: go on from there without paying for the steps before it again: {again}"
+        return told
 
     def properties(self) -> list[tuple[str, Any]]:
         """What JUnit reports and the summary show of the test."""
@@ -446,17 +687,60 @@ class TestState:
                 ("cua_output_tokens", usage.output_tokens),
                 ("cua_cost_usd", usage.cost_usd),
             ]
-            if self.recording and self.passed:
-                found.append(("cua_recorded", str(self.context.folder)))
+            if self.passed and (recorded := [tape for tape in self._tapes() if tape.writer.is_committed]):
+                found.append(("cua_recorded", "\n".join(str(tape.writer.folder) for tape in recorded)))
+                found.append(("cua_recorded_size", "\n".join(_told(tape) for tape in recorded)))
         if self.isolation:
             found.append(("cua_isolation", self.isolation))
         if self.kept is not None:
             found.append(("cua_kept", str(self.kept)))
-        if self.recording and self._keeper is not None:
-            found.append(("cua_endpoint", self._keeper.endpoint))
+        if self._own_tape is not None:
+            found.append(("cua_endpoint", self._own_tape.endpoint))
         if self.context.notes:
             found.append(("cua_notes", "\n".join(self.context.notes)))
         return found
+
+
+def check_age(cassette: Any, settings: Settings) -> None:
+    """Warn of a recording that is old, or of a model that is gone; or refuse what is too old.
+
+    Raises:
+        CassetteUnreadable: It is older than `cua_max_age`, which is to fail.
+    """
+    from pytest_cua.cassette.suite import age_in_days, retired
+
+    test = cassette.header["test"]
+    again = f"record it again: pytest --cua-mode=record {shell_quoted(test)}"
+    age = age_in_days(cassette)
+    if settings.max_age is not None and age >= settings.max_age[0]:
+        told = f"{cassette.file} was recorded {age} days ago, and cua_max_age is {settings.max_age[0]} days."
+        if settings.max_age[1] == "fail":
+            raise CassetteUnreadable(told, again)
+        warnings.warn(CuaWarning(f"{told} {again}"), stacklevel=2)
+    if (gone := retired(str(cassette.header["model"]))) is not None:
+        told = f"{cassette.file} was recorded with {cassette.header['model']}, {gone}."
+        warnings.warn(CuaWarning(f"{told} {again} --cua-model=..."), stacklevel=2)
+
+
+@dataclass
+class FlowRecording:
+    """A flow that a test used: being recorded by it, or recorded before."""
+
+    tape: Any = None
+    cassette: Any = None
+
+
+def _threads_of(cassette: Any) -> bool:
+    """Whether the API held the conversation between turns when this was recorded."""
+    turns = [turn for step in cassette.steps for turn in step.turns]
+    return not turns or "thread" in turns[0].params
+
+
+def _told(tape: Any) -> str:
+    """A recording in the summary: where it lies, and how large it is."""
+    folder = tape.writer.folder
+    size = (folder / "cassette.jsonl").stat().st_size
+    return f"{folder} ({size / 1000:.0f} kB of text, {tape.size / 1000:.0f} kB of new pictures)"
 
 
 def _led_to(first: BaseException, error: BaseException | None) -> bool:
@@ -475,12 +759,26 @@ def shown_inside(root: Path) -> tuple[Path, ...]:
 
 def environment_of(desktop: Any, settings: Settings) -> dict[str, Any]:
     """The facts of this machine that show in pixels, for the header of a recording."""
-    font = hashlib.sha256(_FONT.read_bytes()).hexdigest()[:16] if _FONT.exists() else None
     return {
+        "xvfb": desktop.server_version,
         "shell": settings.shell,
+        "theme": "Adwaita",
         "isolation": re.sub(r" .*", "", str(desktop.isolation)),
         "locale": settings.locale,
         "timezone": settings.timezone,
         "dpi": 96,
-        "font": font,
+        "font": hashlib.sha256(_FONT.read_bytes()).hexdigest()[:16] if _FONT.exists() else None,
+        "fonts": _fonts(),
     }
+
+
+@functools.cache
+def _fonts() -> str | None:
+    """The digest of the names and sizes of all fonts; None where fontconfig cannot list them."""
+    try:
+        listed = subprocess.run(["fc-list", "--format", "%{file}\n"], capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    paths = sorted({Path(line) for line in listed.stdout.splitlines()})
+    told = "\n".join(f"{path.name} {path.stat().st_size}" for path in paths if path.exists())
+    return hashlib.sha256(told.encode()).hexdigest()[:16]

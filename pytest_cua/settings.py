@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import difflib
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -18,6 +20,14 @@ UPDATES = ("changed", "missing", "all")
 SHELLS = ("openbox", "mutter")
 ISOLATIONS = ("auto", "bubblewrap", "no-network", "process-group")
 Box = tuple[int, int, int, int]
+VCRPY_MODES = {
+    "none": "replay, or offline",
+    "once": "record-missing, which records a test that has no cassette and replays one that has",
+    "new_episodes": "record-missing, which records a test that has no cassette and adds nothing to one that has",
+    "all": "record",
+    "rewrite": "record",  # pytest-recording's
+}
+NEVER_KEPT = ("authorization", "proxy-authorization", "cookie", "x-api-key", "api-key", "x-auth-token")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +40,9 @@ class Settings:
 
     mode: str = "replay"
     update: str = ""
+    from_step: int = 0
+    unused: str = "report"
+    max_age: tuple[int, str] | None = None
     model: str = "claude-sonnet-5-5"
     cassette_dir: Path = Path("cassettes")
     artifacts_dir: Path = Path("cua-artifacts")
@@ -51,6 +64,8 @@ class Settings:
     strict: bool = True
     exclude: tuple[Box, ...] = ()
     http_recorded: tuple[str, ...] = ()
+    http_live: tuple[str, ...] = ()
+    http_headers: tuple[str, ...] = ()
 
     @property
     def may_ask(self) -> bool:
@@ -67,6 +82,10 @@ HELP: Mapping[str, str] = {
     "mode": "replay (default): recorded answers, live desktop; offline: nothing but the cassette; record: ask the "
     "model, write new cassettes; record-missing: record where there is no cassette, else replay",
     "update": "rewrite screenshot baselines: changed, missing or all; refused in CI",
+    "from_step": "record from this step on; those before it are answered by the recording that was kept aside, else "
+    "by the cassette, and cost nothing",
+    "unused": "what a complete run does about recordings that no test uses: report (default), fail or off",
+    "max_age": "the age from which a replay warns of a recording, such as 90d; `90d fail` makes the test fail",
     "model": "the Claude model that records (default claude-sonnet-5-5)",
     "cassette_dir": "folder of the recordings, relative to the root (default cassettes)",
     "artifacts_dir": "folder for the pictures of failures, relative to the root (default cua-artifacts)",
@@ -87,7 +106,9 @@ HELP: Mapping[str, str] = {
     "threads": "whether the API holds the conversation between turns (default true)",
     "strict": "whether a test that asserts nothing after its last step fails (default true)",
     "exclude": "areas that are never compared in a replay, one `x,y,width,height` a line",
-    "http_recorded": "hosts that are answered from the cassette in replay (others go through live)",
+    "http_recorded": "hosts outside this machine that are answered from the recording in replay",
+    "http_live": "hosts outside this machine that belong to the application: asked live wherever there is a desktop",
+    "http_headers": "further headers that http.yaml keeps, each a name or a beginning such as x-shop-*",
 }
 
 
@@ -107,8 +128,37 @@ def _count(text: str) -> int:
     return value
 
 
+def _age(text: str) -> tuple[int, str]:
+    found = re.fullmatch(r"(\d+) ?([dw]|days?|weeks?)(?:[ ,]+(warn|fail))?", text.strip())
+    if found is None:
+        raise ValueError("it is a number of days or weeks, such as 90d, and after it warn (default) or fail")
+    days = int(found[1]) * (7 if found[2].startswith("w") else 1)
+    if days < 1:
+        raise ValueError("it is at least one day")
+    return days, found[3] or "warn"
+
+
 def _hosts(text: str) -> tuple[str, ...]:
+    for entry in text.split():
+        if not _HOST.fullmatch(entry):
+            raise ValueError(
+                f"{entry!r} is no host: it is a name or an address, with a port if you like and nothing else, such as "
+                "api.example.com, *.example.com, 10.0.0.7:5432 or [fd00::7]:5432"
+            )
     return tuple(text.split())
+
+
+_HOST = re.compile(r"(\*\.)?[\w.-]+(:\d+)?|\[[\da-f:.]+\](:\d+)?|[\da-f.]*(:[\da-f.]*){2,}", re.IGNORECASE)
+
+
+def _headers(text: str) -> tuple[str, ...]:
+    names = tuple(text.lower().split())
+    for name in names:
+        if not re.fullmatch(r"[\w-]+\*?", name):
+            raise ValueError(f"{name!r} is no name of a header, nor the beginning of one, such as x-shop-*")
+        if name in NEVER_KEPT:
+            raise ValueError(f"{name} carries secrets and is never kept")
+    return names
 
 
 def _amount(text: str) -> float:
@@ -167,6 +217,9 @@ def _one_of(*words: str) -> Callable[[str], str]:
 PARSE: Mapping[str, Callable[[str], Any]] = {
     "mode": _one_of(*MODES),
     "update": _one_of(*UPDATES),
+    "from_step": _count,
+    "unused": _one_of("report", "fail", "off"),
+    "max_age": _age,
     "model": str,
     "cassette_dir": Path,
     "artifacts_dir": Path,
@@ -188,8 +241,11 @@ PARSE: Mapping[str, Callable[[str], Any]] = {
     "strict": _boolean,
     "exclude": _boxes,
     "http_recorded": _hosts,
+    "http_live": _hosts,
+    "http_headers": _headers,
 }
-SESSION_ONLY = ("mode", "update", "cassette_dir", "artifacts_dir", "max_cost_run")
+OPTION_ONLY = ("update", "from_step")  # decisions of one run, never of a file
+SESSION_ONLY = ("mode", "update", "from_step", "unused", "cassette_dir", "artifacts_dir", "max_cost_run")
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -199,11 +255,14 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--cua-record", dest="cua_record", action="store_true", help="short for --cua-mode=record-missing")
     group.addoption("--cua-update", metavar="WHICH", help=HELP["update"])
     group.addoption("--cua-model", metavar="MODEL", help=HELP["model"])
+    group.addoption("--cua-from-step", metavar="STEP", help=HELP["from_step"])
+    group.addoption("--cua-collected", metavar="FILE", help=argparse.SUPPRESS)
+    group.addoption("--cua-unused", metavar="WHAT", help=HELP["unused"])
     group.addoption(
         "--cua-allow-api", action="store_true", help="let a mode that asks a model start although CI is set"
     )
     for field in fields(Settings):
-        if field.name != "update":  # a decision of one run, never of a file
+        if field.name not in OPTION_ONLY:
             parser.addini(f"cua_{field.name}", HELP[field.name], type=_ini_type(field.name), default=None)
 
 
@@ -212,7 +271,7 @@ def _ini_type(name: str) -> Any:
 
     pytest takes two types for one name from 9.2 on; before, numbers must be text there.
     """
-    if PARSE[name] in (_boxes, _hosts):
+    if PARSE[name] in (_boxes, _hosts, _headers):
         return "linelist"
     native: dict[Any, Any] = {_integer: int, _count: int, _amount: float, _boolean: bool}
     kind = native.get(PARSE[name])
@@ -253,9 +312,10 @@ def _given(config: pytest.Config, name: str) -> tuple[str, str] | None:
         if config.getoption("--cua-mode") not in (None, "record-missing"):
             raise pytest.UsageError("--cua-record means --cua-mode=record-missing: give one of the two")
         return "record-missing", "--cua-record"
-    if name in ("mode", "update", "model") and (text := config.getoption(f"--cua-{name}")) is not None:
-        return text, f"--cua-{name}"
-    if name != "update":
+    option = f"--cua-{name.replace('_', '-')}"
+    if name in ("mode", "update", "model", "from_step", "unused") and (text := config.getoption(option)) is not None:
+        return text, option
+    if name not in OPTION_ONLY:
         value = config.getini(f"cua_{name}")
         if value not in (None, "", []):
             return _ini_text(value), f"ini cua_{name}"
@@ -266,6 +326,8 @@ def _given(config: pytest.Config, name: str) -> tuple[str, str] | None:
 
 
 def _parsed(name: str, text: str, source: str) -> Any:
+    if name == "mode" and text in VCRPY_MODES:
+        raise pytest.UsageError(f"{source}: {text!r} is vcrpy's word; here it is {VCRPY_MODES[text]}")
     try:
         return PARSE[name](text)
     except ValueError as error:
@@ -273,6 +335,8 @@ def _parsed(name: str, text: str, source: str) -> Any:
 
 
 def _check_ci(settings: Settings, *, allow: bool) -> None:
+    if settings.from_step and settings.mode != "record":
+        raise pytest.UsageError(f"--cua-from-step goes with --cua-mode=record, not with {settings.mode}")
     if os.environ.get("CI", "").lower() in ("", "0", "false"):
         return
     if settings.update:
@@ -327,7 +391,7 @@ def _marker_value(item: pytest.Item, name: str, value: Any) -> Any:
         value = "x".join(map(str, value))
     if name == "exclude" and not isinstance(value, str):
         value = "\n".join(",".join(map(str, box)) for box in value)
-    if name == "http_recorded" and not isinstance(value, str):
+    if PARSE[name] in (_hosts, _headers) and not isinstance(value, str):
         value = " ".join(value)
     if name == "home":
         return item.config.rootpath / value

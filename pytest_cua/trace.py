@@ -5,7 +5,7 @@ Everything here is plain and can be written as JSON; pictures are named by the k
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -63,6 +63,8 @@ class Action:
         focus: Title of the focused window after the action.
         windows: The windows after the action, as JSON objects.
         moving: Boxes `(x, y, width, height)` that changed while Claude looked; a replay leaves them out.
+        masked: Boxes `(x, y, width, height)` that are painted over in `before` or `after`, because a secret was typed
+            there; a replay leaves them out.
         still_ms: How long the screen took to come to rest, in milliseconds.
         duration_ms: The whole action, in milliseconds.
     """
@@ -80,6 +82,7 @@ class Action:
     focus: str | None = None
     windows: list[dict[str, Any]] = field(default_factory=list)
     moving: list[list[int]] = field(default_factory=list)
+    masked: list[list[int]] = field(default_factory=list)
     still_ms: float | None = None
     duration_ms: float = 0.0
 
@@ -133,6 +136,9 @@ class Step:
         summary: What Claude said at its end.
         observations: What Claude noted at its end; an opinion of the agent, never a verdict.
         error: Why it failed, in one paragraph.
+        phase: The part of the test it belongs to: a fixture's "setup" or "teardown", or the "call" itself.
+        flow: The name of the flow it belongs to; "" for a step of the test itself.
+        files_changed: While recording, tells which files of HOME were created, changed and removed since it began.
     """
 
     number: int
@@ -144,6 +150,9 @@ class Step:
     observations: list[str] = field(default_factory=list)
     turns: list[Turn] = field(default_factory=list)
     error: str | None = None
+    phase: str = "call"
+    flow: str = ""
+    files_changed: Callable[[], dict[str, list[str]]] | None = field(default=None, repr=False)
     duration_ms: float = 0.0
 
     @property

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -15,21 +16,57 @@ from pytest_cua.agent.budget import Budget, Clock
 from pytest_cua.agent.loop import Conversation, run_conversation
 from pytest_cua.agent.outcome import Opinion, StepResult
 from pytest_cua.agent.prompt import opening
-from pytest_cua.cassette.recorder import Latch, Player, Recorder
-from pytest_cua.errors import BadArgument, CassetteMismatch, CuaError, shell_quoted
+from pytest_cua.cassette.player import Player
+from pytest_cua.cassette.recorder import Latch, Recorder
+from pytest_cua.errors import BadArgument, CassetteMismatch, CuaError
 from pytest_cua.model import model_info
-from pytest_cua.replay.check import NoCheck, ScreenCheck
-from pytest_cua.tools.computer import Computer, RecordedComputer
+from pytest_cua.replay.check import NoCheck, ScreenCheck, recorded_masks
+from pytest_cua.secrets import Secret
+from pytest_cua.tools.computer import Computer, RecordedComputer, placeholders, suggestion, with_single_braces
 from pytest_cua.tools.scaling import Scaling, sent_size
 from pytest_cua.trace import Action, Run, Step, Turn, Usage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pytest_cua.assertions.evidence import Evidence
+    from pytest_cua.agent.flow import Flow
     from pytest_cua.desktop.desktop import Desktop
     from pytest_cua.desktop.recorded import RecordedDesktop
+    from pytest_cua.observe import TestContext
     from pytest_cua.settings import Settings
+
+
+_MOST_FILES = 50  # of a kind that are named in a recording
+
+
+@dataclass
+class Deck:
+    """What steps are recorded to, or answered from: the cassette of the test, or that of a flow.
+
+    Attributes:
+        keeper: Records or replays.
+        client: The client of the steps, with the keeper as its middleware.
+        model: Its model.
+        threads: Whether the API holds the conversation between turns.
+        run: The steps of this recording alone.
+        flow: The name of the flow; "" for the test's own.
+        earlier: What was done before, in words, as the next step's conversation opens with it.
+        flows: The flows that were used, in order.
+    """
+
+    keeper: Recorder | Player
+    client: anthropic.Anthropic
+    model: str
+    threads: bool
+    run: Run
+    flow: str = ""
+    earlier: list[str] = field(default_factory=list)
+    flows: list[str] = field(default_factory=list)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the recording."""
+        return self.keeper.tape.writer.folder if isinstance(self.keeper, Recorder) else self.keeper.cassette.folder
 
 
 @dataclass
@@ -38,33 +75,42 @@ class Cua:
 
     Attributes:
         desktop: The desktop on which steps run unless told otherwise.
+        client: A client for the code under test: what it asks is recorded, and answered from the recording.
         is_live: Whether a model is asked in this run.
     """
 
     test: str
     settings: Settings
     desktop: Desktop | RecordedDesktop
-    keeper: Recorder | Player
     client: anthropic.Anthropic
-    model: str
     run: Run
     latch: Latch
     budget: Budget
-    evidence: Evidence
-    artifacts: Path
+    context: TestContext
+    decks: list[Deck]
+    open_flow: Callable[[Flow], Deck]
     confirm: Callable[[Any], bool] | None = None
     _turn: Turn | None = field(default=None, repr=False)
     _check: ScreenCheck | None = field(default=None, repr=False)
+    _player: Player | None = field(default=None, repr=False)  # what answers the step at hand
+
+    @property
+    def _deck(self) -> Deck:
+        return self.decks[-1]
+
+    @property
+    def _keeper(self) -> Recorder | Player:
+        return self._deck.keeper
 
     @property
     def is_live(self) -> bool:
         """Whether a model is asked in this run."""
-        return isinstance(self.keeper, Recorder)
+        return isinstance(self.decks[0].keeper, Recorder)
 
     @property
     def cassette(self) -> Path:
         """The folder of this test's recording."""
-        return self.keeper.writer.folder if isinstance(self.keeper, Recorder) else self.keeper.cassette.folder
+        return self.decks[0].folder
 
     @property
     def usage(self) -> Usage:
@@ -85,7 +131,7 @@ class Cua:
         Args:
             step: One sentence that says what to do, and best what is to be seen when it is done. `{name}` stands for
                 a parameter: Claude sees the name, the value is typed.
-            params: The values, by name.
+            params: The values, by name. A `Secret` is typed, and written nowhere.
             max_turns: Most replies; None takes the setting.
             timeout: Milliseconds; None takes the setting.
             desktop: Where; None takes the test's own.
@@ -103,12 +149,12 @@ class Cua:
                 raise BadArgument(f"cua.do({name}={limit!r}): it is at least 1.")
         values = _checked_params(step, params or {})
         where = desktop or self.desktop
-        number = len(self.run.steps) + 1
-        earlier = [s.sentence for s in self.run.steps if s.kind == "do" and s.outcome == "done"]
-        entry = Step(number=number, sentence=step, desktop=where.name)
+        entry = self._new_step(step, where)
         toolset = self._toolset(where, values)
-        blocks = opening(step, earlier=earlier, params=values)
-        self._converse(entry, blocks, toolset, max_turns, timeout)
+        blocks = opening(with_single_braces(step), earlier=self._deck.earlier, params=values)
+        self._converse(entry, where, blocks, toolset, max_turns=max_turns, timeout=timeout)
+        if entry.outcome == "done":
+            self._deck.earlier.append(with_single_braces(step))
         return StepResult(entry, tuple(toolset.pictures))
 
     def judge(self, statement: str, *, desktop: Desktop | RecordedDesktop | None = None) -> Opinion:
@@ -122,7 +168,7 @@ class Cua:
         if not isinstance(statement, str) or not statement.strip():
             raise BadArgument("cua.judge() needs a statement about the screen.")
         where = desktop or self.desktop
-        entry = Step(number=len(self.run.steps) + 1, sentence=statement, desktop=where.name, kind="judge")
+        entry = self._new_step(statement, where, kind="judge")
         image = self._judged_screen(where, entry)
         blocks: list[dict[str, Any]] = [
             {"type": "text", "text": statement},
@@ -135,37 +181,85 @@ class Cua:
                 },
             },
         ]
-        ending = self._converse(entry, blocks, None, 3, None)
+        ending = self._converse(entry, where, blocks, None, max_turns=3)
         return Opinion(statement, bool(ending.holds), ending.summary)
 
     def __repr__(self) -> str:
         return f"Cua({self.test!r})"
 
+    @contextmanager
+    def flow(self, flow: Flow) -> Iterator[None]:
+        """While this lasts, steps belong to a flow: one recording that many tests use. `@pytest_cua.flow` calls this.
+
+        Raises:
+            CassetteMismatch: The flow takes fewer steps, or uses other flows, than were recorded.
+        """
+        parent, deck = self._deck, self.open_flow(flow)
+        self.decks.append(deck)
+        self.context.keeper = deck.keeper
+        try:
+            yield
+            if isinstance(deck.keeper, Player):
+                deck.keeper.finish(len(deck.run.steps), deck.flows)
+        except CuaError as error:
+            if not error.message.startswith("In flow "):
+                error.message = f"In flow {flow.name} ({deck.folder}), used by {self.test}: {error.message}"
+            raise
+        finally:
+            self.decks.pop()
+            self.context.keeper = parent.keeper
+        if isinstance(parent.keeper, Recorder):
+            parent.keeper.flow(flow.id, flow.title)
+        parent.flows.append(flow.id)
+        parent.earlier.append(flow.title)
+
     # ------------------------------------------------------------------ inside
 
+    def _new_step(self, sentence: str, where: Any, kind: Any = "do") -> Step:
+        number = len(self._deck.run.steps) + 1
+        self._player = self._keeper.player_for(number)
+        return Step(
+            number=number,
+            sentence=sentence,
+            desktop=where.name,
+            kind=kind,
+            phase=self.context.phase,
+            flow=self._deck.flow,
+        )
+
     def _converse(
-        self, entry: Step, blocks: list[dict[str, Any]], toolset: Any, max_turns: int | None, timeout: int | None
+        self,
+        entry: Step,
+        where: Any,
+        blocks: list[dict[str, Any]],
+        toolset: Any,
+        *,
+        max_turns: int | None = None,
+        timeout: int | None = None,
     ) -> Any:
         if self.latch.error is not None:
             raise self.latch.error
+        deck, is_live = self._deck, self._player is None
         self.run.steps.append(entry)
+        deck.run.steps.append(entry)
         conversation = Conversation(
-            client=self.client,
-            model=self.model,
+            client=deck.client,
+            model=deck.model,
             blocks=blocks,
             step=entry,
             toolset=toolset,
-            threads=self.settings.threads,
+            threads=deck.threads,
             max_turns=max_turns or self.settings.max_turns,
             clock=Clock(timeout or self.settings.step_timeout),
             budget=self.budget,
             on_turn=self._begin_turn,
-            is_live=self.is_live,
+            is_live=is_live,
         )
-        if self.is_live:
+        if is_live:
             self.budget.check_money(entry)
         try:
-            ending = run_conversation(conversation, self.keeper)
+            with self._files_noted(entry, where):
+                ending = run_conversation(conversation, deck.keeper)
             self._hold(entry)
             return ending
         except CuaError as error:
@@ -173,13 +267,23 @@ class Cua:
             raise
         finally:
             if entry.kind == "do":  # an opinion changes nothing, so what was asserted before it still counts
-                self.evidence.step_done()
+                self.context.evidence.step_done()
+
+    @contextmanager
+    def _files_noted(self, entry: Step, where: Any) -> Iterator[None]:
+        """While recording, note which files of HOME the step made, changed or removed, for who reviews it."""
+        if not isinstance(self._keeper, Recorder) or not where.is_live:
+            yield
+            return
+        before = where.stamps()
+        entry.files_changed = lambda: _changes(before, where.stamps())
+        yield
 
     def _hold(self, entry: Step) -> None:
         """In a replay, give the application the time that Claude took to call the step done."""
-        if self._check is None or not isinstance(self.keeper, Player) or entry.kind != "do" or not entry.actions:
+        if self._check is None or self._player is None or entry.kind != "do" or not entry.actions:
             return
-        recorded = self.keeper.cassette.step(entry.number)
+        recorded = self._player.cassette.step(entry.number)
         if recorded is not None and recorded.turns:
             self._check.still_stands(entry.actions[-1], recorded.turns[-1].waited_ms)
 
@@ -193,20 +297,20 @@ class Cua:
 
     def picture(self, image: Any, key: str | None = None) -> str:
         """A frame: kept by the cassette."""
-        return self.keeper.picture(image, key)
+        return self._keeper.picture(image, key)
 
     def action(self, action: Action) -> None:
         """An action that is done: into the trace and the cassette."""
         if self._turn is not None:
             self._turn.actions.append(action)
-        self.keeper.action(action)
+        self._keeper.action(action)
 
-    def _toolset(self, where: Desktop | RecordedDesktop, values: Mapping[str, str]) -> Any:
+    def _toolset(self, where: Desktop | RecordedDesktop, values: Mapping[str, str | Secret]) -> Any:
         if not where.is_live:
-            assert isinstance(self.keeper, Player)
+            assert self._player is not None
             return RecordedComputer(
-                recorded=self.keeper.recorded_action,
-                screen=self.keeper.screen,
+                recorded=self._player.recorded_action,
+                screen=self._player.screen,
                 missing=self._missing_action,
                 listener=self,
                 confirm=self.confirm,
@@ -224,46 +328,59 @@ class Cua:
         )
 
     def _scaling(self, desktop: Any) -> Scaling:
-        info = model_info(self.model)
+        info = model_info(self._deck.model)
         return Scaling(desktop.size, sent_size(desktop.size, long_edge=info.long_edge, tokens=info.image_tokens))
 
     def _screen_check(self, desktop: Any) -> ScreenCheck | None:
         """What a replay checks; the boxes to leave out must lie on the screen, while recording already."""
         for box in self.settings.exclude:
             screens.Area(*box, type="exclude").check_inside(desktop.size)
-        if not isinstance(self.keeper, Player):
+        if self._player is None:
             return None
         return ScreenCheck(
-            self.keeper,
+            self._player,
             desktop,
             exclude=self.settings.exclude,
             timeout=self.settings.drift_timeout,
-            artifacts=self.artifacts,
+            artifacts=self.context.artifacts,
             scaling=self._scaling(desktop),
         )
 
     def _missing_action(self, what: str) -> NoReturn:
+        assert self._player is not None
         raise self.latch.set(
             CassetteMismatch(
-                f"{self.cassette}: the recording holds no result for {what}.",
-                f"record the test again: pytest --cua-mode=record {shell_quoted(self.test)}",
+                f"{self._deck.folder}: the recording holds no result for {what}.",
+                f"record it again: {self._player.record_again()}",
             )
         )
 
     def _judged_screen(self, where: Any, entry: Step) -> Any:
         """The screen to judge: live, and in a replay the recorded one, which the live one must still be."""
         recorded = None
-        if isinstance(self.keeper, Player):
-            step = self.keeper.cassette.step(entry.number)
-            recorded = self.keeper.screen(key) if step and (key := _judged_key(step)) else None
+        if self._player is not None:
+            step = self._player.cassette.step(entry.number)
+            recorded = self._player.screen(key) if step and (key := _judged_key(step)) else None
         if not where.is_live:
             return recorded if recorded is not None else Image.new("RGB", where.size)
         check = self._screen_check(where)
         if check is not None and recorded is not None:
             check.place = f"step {entry.number}"
-            return check.judged(recorded, entry.sentence)
+            assert self._player is not None
+            masked = recorded_masks(self._player.cassette, entry.number, where.name)
+            return check.judged(recorded, entry.sentence, masked=masked)
         where.wait_until_still(quiet=self.settings.quiet)
         return where.capture()
+
+
+def _changes(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, list[str]]:
+    """What became of files, by name; empty where nothing did."""
+    found = {
+        "created": sorted(after.keys() - before.keys()),
+        "changed": sorted(name for name in before.keys() & after.keys() if before[name] != after[name]),
+        "removed": sorted(before.keys() - after.keys()),
+    }
+    return {what: names[:_MOST_FILES] for what, names in found.items() if names}
 
 
 def _judged_key(step: Any) -> str | None:
@@ -275,12 +392,21 @@ def _judged_key(step: Any) -> str | None:
     return None
 
 
-def _checked_params(step: str, params: Mapping[str, object]) -> dict[str, str]:
-    values = {}
+def _checked_params(step: str, params: Mapping[str, object]) -> dict[str, str | Secret]:
+    values: dict[str, str | Secret] = {}
+    named = placeholders(step)
     for name, value in params.items():
         if not name.isidentifier():
             raise BadArgument(f"{name!r} is no name for a parameter: use letters, digits and underscores.")
-        if f"{{{name}}}" not in step:
+        if name not in named:
             raise BadArgument(f"The sentence {step!r} has no placeholder {{{name}}} for params[{name!r}].")
-        values[name] = str(value)
+        values[name] = value.named(name) if isinstance(value, Secret) else str(value)
+    for name in named:
+        if name not in values:
+            raise BadArgument(
+                f"The sentence {step!r} has the placeholder {{{name}}}, and params has no value for it."
+                f"{suggestion(name, values)}",
+                f"give it: cua.do(..., params={{{name!r}: ...}})",
+                f"if braces are meant, double them: {{{{{name}}}}}",
+            )
     return values

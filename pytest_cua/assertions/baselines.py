@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_cua import screens
 from pytest_cua.assertions.areas import Baseline, load_baseline, save_baseline
+from pytest_cua.desktop.masks import masks_of
 from pytest_cua.errors import CassetteUnwritable, shell_quoted
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class ScreenshotCheck:
             image,
             tolerance=self._tolerance,
             areas=self._areas,
-            exclude=self._exclude,
+            exclude=[*self._exclude, *_excluding(image)],
             max_distance=self._max_distance,
         )
 
@@ -99,7 +100,14 @@ class ScreenshotCheck:
 
     def _write(self, image: Image.Image, state: Any) -> None:
         try:
-            save_baseline(self._folder, self._name, image, state=state, now=dt.datetime.now(dt.UTC))
+            save_baseline(
+                self._folder,
+                self._name,
+                image,
+                state=state,
+                now=dt.datetime.now(dt.UTC),
+                areas=self._with_masks(image),
+            )
         except OSError as error:
             where, why = error.filename or self._folder, error.strerror or error
             raise CassetteUnwritable(
@@ -107,6 +115,12 @@ class ScreenshotCheck:
                 f"make the folder writable: {self._folder}",
             ) from None
         self._context.notes.append(f"baseline {self._name}: {state} {self._folder / self._name}.png")
+
+    def _with_masks(self, image: Image.Image) -> list[screens.Area] | None:
+        """The areas of the baseline and what is painted over in its picture; None keeps them as they are."""
+        kept = self._baseline.areas if self._baseline else ()
+        new = [area for area in _excluding(image) if area not in kept]
+        return [*kept, *new] if new else None
 
     def missing(self) -> tuple[str, ...]:
         """Message and hint: there is no baseline."""
@@ -135,6 +149,11 @@ class ScreenshotCheck:
             f"  diff:     {diff}",
             f"if the change is meant: pytest --cua-update=changed {shell_quoted(self._context.test)}",
         )
+
+
+def _excluding(image: Image.Image) -> list[screens.Area]:
+    """What is painted over in a picture because a secret was typed there, as areas that never count."""
+    return [screens.Area(*box, type="exclude") for box in masks_of(image)]
 
 
 def accept_proposed(folder: Path) -> list[Path]:

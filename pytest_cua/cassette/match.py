@@ -1,19 +1,66 @@
 """Whether a request is the recorded one, judged on what the harness sends, and the first difference if not.
 
 The content of tool results and the bytes of pictures are never a mismatch: a live application may answer differently,
-which is for the checks of the screen to judge. What Claude said is never compared with itself.
+which is for the checks of the screen to judge. What Claude said is never compared with itself. What differs from run to
+run by nature (ids, dates, temporary paths, ports, process numbers) counts as equal, except in a step's own sentence:
+there its author gives it as a parameter, else Claude's recorded actions would type the old value.
 """
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_cua.cassette.redact import REDACTED
 
 _ABSENT = object()
+_MONTH = "(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
+_DAY = "(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)[a-z]*"
+_TIME = r"\d{1,2}:\d{2}(?::\d{2}(?:[.,]\d+)?)?(?: ?(?:[AaPp][Mm]\b|Z\b|UTC\b|GMT\b|[+-]\d{2}:?\d{2}))*"
+VOLATILE: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
+    (what, mark, re.compile(pattern))
+    for what, mark, pattern in (
+        ("an id", "<id>", r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b"),
+        ("an id", "<id>", r"\b(?:toolu|srvtoolu|msg|req|thread|call|chatcmpl|run|session|sess)_[A-Za-z0-9]{6,}\b"),
+        ("a date", "<date>", rf"\b\d{{4}}-\d{{2}}-\d{{2}}(?:[T ]{_TIME})?"),
+        (
+            "a date",
+            "<date>",
+            rf"\b(?:{_DAY},? )?(?:{_MONTH} \d{{1,2}}|\d{{1,2}} {_MONTH})\b(?:,? {_TIME})?(?:,? \d{{4}})?",
+        ),
+        ("a date", "<date>", r"\b\d{1,2}[./]\d{1,2}[./]\d{4}\b"),
+        ("a time", "<time>", rf"(?<![\w.]){_TIME}(?!\d)"),  # no part of an address with its port
+        (
+            "a temporary path",
+            "<tmp>",
+            r"(?:/private)?/(?:var/)?tmp/(?:pytest-of-[^/\s'\"]+/pytest-[^/\s'\"]+(?:/[^/\s'\"]+)?|[^/\s'\"]+)",
+        ),
+        ("a port", r"\g<1>:<port>", r"(?<![\w.])(localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]):\d{2,5}\b"),
+        ("a process number", r"\g<1><pid>", r"\b((?:pid|PID|[Pp]rocess(?: (?:id|ID|number))?)[ =:#]+)\d+\b"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Normalize:
+    """Takes out of a text what differs from run to run.
+
+    Args:
+        more: The project's own `(text) -> text`, from the fixture `cua_normalize`; runs first.
+    """
+
+    more: Callable[[str], str] | None = None
+
+    def __call__(self, text: str) -> str:
+        """The text without it."""
+        if self.more is not None:
+            text = self.more(text)
+        for _, mark, pattern in VOLATILE:
+            text = pattern.sub(mark, text)
+        return text
 
 
 @dataclass(frozen=True)
@@ -23,58 +70,89 @@ class Difference:
     path: str
     recorded: str
     now: str
+    values: tuple[Any, Any] = field(default=(None, None), repr=False, compare=False)
 
     def __str__(self) -> str:
-        return f"{self.path}\n  recorded: {self.recorded}\n  now:      {self.now}"
+        text = f"{self.path}\n  recorded: {self.recorded}\n  now:      {self.now}"
+        first, second = self.values
+        if isinstance(first, str) and isinstance(second, str) and min(len(first), len(second)) > 60:
+            text += f"\n  words:    {word_diff(first, second)}"
+        return text
 
 
-def harness_view(params: Mapping[str, Any], new: list[Any]) -> dict[str, Any]:
-    """The part of a request that the harness answers for."""
-    return {**params, "messages": [_message(message) for message in new]}
+def request_view(params: Mapping[str, Any], keep: int, new: Iterable[Any]) -> dict[str, Any]:
+    """The part of a request that the harness answers for; the messages by their place in the whole conversation."""
+    asked = {name: value for name, value in params.items() if (name, value) != ("stream", False)}  # as if not given
+    return {**asked, "messages": [None] * keep + [_message(message) for message in new]}
 
 
-def _message(message: Mapping[str, Any]) -> Any:
+def _message(message: Any) -> Any:
+    if not isinstance(message, Mapping) or "role" not in message:
+        return message
     if message["role"] == "assistant":
         return {"role": "assistant"}
-    content = message["content"]
+    content = message.get("content")
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
-    return {"role": message["role"], "content": [_block(block) for block in content]}
+    blocks = [_block(block) for block in content] if isinstance(content, list) else content
+    return {"role": message["role"], "content": blocks}
 
 
-def _block(block: Mapping[str, Any]) -> Any:
+def _block(block: Any) -> Any:
+    if not isinstance(block, Mapping):
+        return block
     match block.get("type"):
         case "tool_result":
             return {name: block.get(name) for name in ("type", "tool_use_id", "toolset_name")}
-        case "image":
-            return {"type": "image"}
+        case "image" | "document" as kind:
+            return {"type": kind}
         case _:
             return {name: value for name, value in block.items() if name != "cache_control"}
 
 
-def first_difference(recorded: Any, now: Any, path: str = "") -> Difference | None:
-    """The first difference of two JSON values, None when they are equal."""
+_SENTENCE = re.compile(r"messages\[0\]\.content\[\d+\]\.text")
+
+
+def first_difference(
+    recorded: Any, now: Any, path: str = "", *, normalize: Normalize | None = None, strict: bool = False
+) -> Difference | None:
+    """The first difference of two JSON values, None when they are equal.
+
+    Args:
+        recorded, now: The values.
+        path: Where they stand.
+        normalize: Takes out of texts what differs from run to run; None compares them as they are.
+        strict: Whether the sentences of a step, which open its conversation, are compared as they are.
+    """
     if isinstance(recorded, Mapping) and isinstance(now, Mapping):
-        for name in [*recorded, *(name for name in now if name not in recorded)]:
-            found = first_difference(
-                recorded.get(name, _ABSENT), now.get(name, _ABSENT), f"{path}.{name}" if path else name
-            )
-            if found:
-                return found
-        return None
-    if isinstance(recorded, list) and isinstance(now, list):
-        for index in range(max(len(recorded), len(now))):
-            found = first_difference(
+        names = [*recorded, *(name for name in now if name not in recorded)]
+        pairs = [
+            (f"{path}.{name}" if path else str(name), recorded.get(name, _ABSENT), now.get(name, _ABSENT))
+            for name in names
+        ]
+    elif isinstance(recorded, list) and isinstance(now, list):
+        pairs = [
+            (
+                f"{path}[{index}]",
                 recorded[index] if index < len(recorded) else _ABSENT,
                 now[index] if index < len(now) else _ABSENT,
-                f"{path}[{index}]",
             )
-            if found:
-                return found
-        return None
-    if recorded is now or recorded == now or fits(recorded, now):
-        return None
-    return Difference(path, *_shown(recorded, now))
+            for index in range(max(len(recorded), len(now)))
+        ]
+    else:
+        if recorded is now or recorded == now or fits(recorded, now):
+            return None
+        if isinstance(recorded, str) and isinstance(now, str) and normalize is not None:
+            first, second = normalize(recorded), normalize(now)
+            is_sentence = strict and _SENTENCE.fullmatch(path)
+            if not is_sentence and (first == second or fits(first, second)):
+                return None
+        return Difference(path, *_shown(recorded, now), (recorded, now))
+    for place, first, second in pairs:
+        found = first_difference(first, second, place, normalize=normalize, strict=strict)
+        if found:
+            return found
+    return None
 
 
 def fits(recorded: Any, now: Any) -> bool:
@@ -83,6 +161,60 @@ def fits(recorded: Any, now: Any) -> bool:
         return False
     parts = [re.escape(part) for part in REDACTED.sub("\0", recorded).split("\0")]
     return re.fullmatch(".+".join(parts), now, re.DOTALL) is not None
+
+
+def explain(difference: Difference, *, is_step: bool, recorded_by: str = "", runs: str = "") -> str:
+    """The likely reason for a difference, in one sentence.
+
+    Args:
+        difference: What differs.
+        is_step: Whether the request is of a step of ours, not of a client of the code under test.
+        recorded_by, runs: Versions of the plugin and the SDK, while recording and now.
+    """
+    path, (first, second) = difference.path, difference.values
+    other = f"; recorded with {recorded_by}, running with {runs}" if recorded_by != runs else ""
+    if kind := _only_volatile(first, second):
+        return f"the two differ only in {kind}, which changes from run to run: give it in params= as {{name}}"
+    name = path.split(".")[0].split("[")[0]
+    if _SENTENCE.fullmatch(path):
+        return "a sentence was edited, or a step before this one" if is_step else "the prompt was edited"
+    if name == "messages" and "(nothing)" in (difference.recorded, difference.now):
+        return "the conversation has more or fewer messages than were recorded"
+    reasons = {
+        "system": ("the fixed prompt of pytest-cua changed" if is_step else "the system prompt was edited") + other,
+        "tools": f"a tool or its schema changed{other}",
+        "model": "another model is chosen than the one that was recorded",
+        "request": "the code under test asks something else first, or in another order",
+        "messages": "the conversation took another way: the code that answers Claude changed",
+    }
+    return reasons.get(name, f"the parameter {name} of the request was changed{other}")
+
+
+def _only_volatile(first: Any, second: Any) -> str | None:
+    if not (isinstance(first, str) and isinstance(second, str)):
+        return None
+    for what, mark, pattern in VOLATILE:
+        if pattern.sub(mark, first) == pattern.sub(mark, second):
+            return what
+    return "what changes from run to run" if Normalize()(first) == Normalize()(second) else None
+
+
+def word_diff(first: str, second: str, *, context: int = 4, most: int = 6) -> str:
+    """How two texts differ, word by word: `[-gone-]` and `{+new+}`, a few words around each change."""
+    a, b = re.findall(r"\s+|\S+", first), re.findall(r"\s+|\S+", second)
+    parts = []
+    groups = difflib.SequenceMatcher(None, a, b, autojunk=False).get_grouped_opcodes(2 * context)
+    for group in list(groups)[:most]:
+        words = ""
+        for kind, a1, a2, b1, b2 in group:
+            gone, new = "".join(a[a1:a2]), "".join(b[b1:b2])
+            if kind == "equal":
+                words += gone
+                continue
+            words += f"[-{gone}-]" if gone else ""
+            words += f"{{+{new}+}}" if new else ""
+        parts.append(" ".join(words.split()))
+    return " … ".join(parts)
 
 
 def _shown(recorded: Any, now: Any) -> tuple[str, str]:

@@ -3,6 +3,10 @@
 A recording is written line by line, each flushed to the disk, into `.recording/` inside the test's folder, and takes
 the place of the old one by a rename when the test passed. When it failed, it is kept aside in `.failed/`, which
 `pytest-cua accept` adopts. Neither folder is meant for version control; each carries its own `.gitignore`.
+
+The rename of `cassette.jsonl` is the moment from which the new recording holds. What belongs to it (`http.yaml`,
+`steps.md`) is named in its footer by digest and follows at once; when a crash comes between, the next reader finishes
+the move (`finish_swap`). Pictures come before, into the folder that all cassettes share.
 """
 
 from __future__ import annotations
@@ -12,17 +16,30 @@ import hashlib
 import os
 import re
 import shutil
-from collections.abc import Mapping
-from contextlib import suppress
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event
 from typing import IO, Any
 
-from pytest_cua.cassette.format import FILE, FILES, SCREENS, Cassette, Line, load, seal, to_text
+from pytest_cua.cassette.format import (
+    FILE,
+    FILES,
+    SCREENS,
+    Cassette,
+    damage_by_git,
+    load,
+    seal,
+    shared_screen,
+    sum_of,
+)
 from pytest_cua.errors import (
     BadArgument,
     CassetteMissing,
     CassetteUnreadable,
     CassetteUnwritable,
+    project_root,
     shell_quoted,
 )
 
@@ -31,7 +48,17 @@ FAILED = ".failed"
 UNFINISHED = ".failed-unfinished"  # beside a kept one that is better, since it came to its end
 HTTP = "http.yaml"  # what vcrpy keeps beside it
 PAGE = "steps.md"
+FLOWS = "flows"
+GIT_ATTRIBUTES = """\
+# pytest-cua checks every byte of these: no conversion of line ends, no merging line by line
+cassette.jsonl -text -merge diff=pytest-cua
+http.yaml -text -merge
+steps.md -text -merge
+*.webp -text -merge -diff
+*.bin -text -merge -diff
+"""
 _LONGEST_NAME = 100  # characters of a folder name; file systems take 255 bytes, and people read it
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # Windows has no such files
 
 
 def cassette_folder(root: Path, test: str) -> Path:
@@ -39,7 +66,7 @@ def cassette_folder(root: Path, test: str) -> Path:
 
     Args:
         root: The folder of all cassettes.
-        test: The node id, such as `tests/shop/test_order.py::TestCart::test_total[3 items]`.
+        test: The node id, such as `tests/shop/test_order.py::TestCart::test_total[3 items]`; of a flow its id.
 
     A name that had to be changed to be a file name, or to be short, carries 6 hex digits of the node id's hash, so that
     two tests never share a folder.
@@ -52,9 +79,10 @@ def cassette_folder(root: Path, test: str) -> Path:
     inner, bracket, params = names.partition("[")
     name = inner.replace("::", ".") + bracket + params
     slug = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")
-    if slug != name or len(slug) > _LONGEST_NAME or len(parts) < len(found):
+    changed = slug != name or len(slug) > _LONGEST_NAME or len(parts) < len(found) or _RESERVED.fullmatch(slug)
+    if changed:
         digest = hashlib.sha256(test.encode("utf-8", "surrogatepass")).hexdigest()[:6]
-        slug = f"{slug[:_LONGEST_NAME].rstrip('-.')}-{digest}"
+        slug = f"{slug[:_LONGEST_NAME].rstrip('-.')}-{digest}".lstrip("-")
     return root.joinpath(*parts, slug)
 
 
@@ -63,32 +91,69 @@ def file_key(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()[:32]
 
 
+def digest_of(path: Path) -> str | None:
+    """The digest by which a footer names a file beside it; None when there is no such file."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:32]
+    except FileNotFoundError:
+        return None
+
+
 def load_cassette(root: Path, test: str) -> Cassette:
-    """The recording of a test.
+    """The recording of a test, verified together with the files beside it.
 
     Raises:
         CassetteMissing: None was made; the message names the command that makes one.
-        CassetteUnreadable: It is damaged or incomplete.
+        CassetteUnreadable: It is damaged or incomplete, or a file beside it belongs to another recording.
     """
     folder = cassette_folder(root, test)
     if not (folder / FILE).exists():
         raise CassetteMissing(*_missing(folder, test))
+    finish_swap(folder)
     cassette = load(folder)
+    cassette.root = root
     recorded = cassette.header.get("test")
     if recorded != test:
         raise CassetteUnreadable(
             f"{cassette.file} was recorded for {recorded}, not for {test}.",
-            f"pytest --cua-mode=record {shell_quoted(test)}",
+            f"if the test was renamed: pytest-cua move {shell_quoted(str(recorded))} {shell_quoted(test)}",
+            f"else record it: pytest --cua-mode=record {shell_quoted(test)}",
         )
+    check_beside(cassette)
     return cassette
 
 
+def check_beside(cassette: Cassette) -> None:
+    """Compare the files beside a cassette with what its footer says of them.
+
+    Raises:
+        CassetteUnreadable: One was edited, is missing, or belongs to another recording.
+    """
+    for name, what in ((HTTP, "the HTTP calls"), (PAGE, "the page for reviewers")):
+        path = cassette.folder / name
+        wanted, found = cassette.footer.get("files", {}).get(name), digest_of(path)
+        if wanted == found or (name == PAGE and found is None):
+            continue  # a page that is missing misleads nobody; `verify` names it
+        if found is not None and (damage := damage_by_git(path, path.read_bytes())) is not None:
+            raise damage
+        state = "is missing" if found is None else "is not what was recorded: it was edited, or is of another recording"
+        hint = f"restore it: git checkout -- {path}"
+        if name == PAGE:
+            hint = f"write it anew from the recording: pytest-cua show --write {cassette.folder}"
+        raise CassetteUnreadable(f"{path}, {what} of {cassette.file}, {state}.", hint)
+
+
 def _missing(folder: Path, test: str) -> tuple[str, ...]:
-    message = f"There is no cassette for {test}: {folder / FILE} does not exist."
+    message = (
+        f"There is no cassette for {test}: {folder / FILE} does not exist, and this mode records nothing "
+        "(vcrpy's `none`; its `once` is --cua-record, its `all` --cua-mode=record)."
+    )
     hints = [f"record it: pytest --cua-record {shell_quoted(test)}"]
+    if (old := _renamed_from(folder, test)) is not None:
+        hints.insert(0, f"its steps are those of {old}: pytest-cua move {shell_quoted(old)} {shell_quoted(test)}")
     if is_adoptable(folder / FAILED):
         hints.insert(0, f"a recording of a run that failed was kept: pytest-cua accept {shell_quoted(test)}")
-    elif (folder / FAILED / FILE).exists():
+    elif (folder / FAILED / FILE).exists() or (folder / RECORDING / FILE).exists():
         hints.append(f"one that broke off inside a step was kept to be read: pytest-cua show {shell_quoted(test)}")
     if folder.parent.is_dir():
         others = sorted(path.parent.name for path in folder.parent.glob(f"*/{FILE}"))
@@ -97,19 +162,30 @@ def _missing(folder: Path, test: str) -> tuple[str, ...]:
     return message, *hints
 
 
+def _renamed_from(folder: Path, test: str) -> str | None:
+    from pytest_cua.cassette.suite import renamed_from  # which needs this module
+
+    project = project_root()
+    root = next((parent for parent in folder.parents if (parent / SCREENS).is_dir()), None)
+    return renamed_from(root, project, test) if project is not None and root is not None else None
+
+
 class CassetteWriter:
     """Writes one recording beside the old one.
 
     Args:
         folder: The test's folder.
+        root: The folder of all cassettes, which holds the pictures.
 
     Raises:
         CassetteUnwritable: The folder cannot be written, or another run is recording this test.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, root: Path) -> None:
         self.folder = folder
+        self.root = root
         self.aside = folder / RECORDING
+        self.is_committed = False
         self._sum = ""
         self._screens: set[str] = set()
         self._stream: IO[bytes] | None = None
@@ -123,7 +199,7 @@ class CassetteWriter:
     def _unwritable(self, error: OSError) -> CassetteUnwritable:
         return CassetteUnwritable(
             f"The cassette cannot be written: {error.filename or self.folder}: {error.strerror or error}.",
-            f"make the folder writable, or choose another with -o cua_cassette_dir=FOLDER (now {self.folder.parent})",
+            f"make the folder writable, or choose another with -o cua_cassette_dir=FOLDER (now {self.root})",
         )
 
     def _open(self) -> None:
@@ -139,6 +215,9 @@ class CassetteWriter:
             ) from None
         if (self.aside / FILE).exists():  # left by a run that was killed: it was paid for, so it is kept
             _keep(self.aside, self.folder / FAILED)
+        elif (self.folder / FILE).exists():
+            with suppress(CassetteUnreadable):  # a damaged one is what this recording is to replace
+                _move_beside(self.folder)  # killed between two renames
         _clear(self.aside)
         (self.aside / ".gitignore").write_text("*\n", encoding="utf-8")
         (self.aside / SCREENS).mkdir(exist_ok=True)
@@ -151,14 +230,14 @@ class CassetteWriter:
         """
         if self._stream is None:
             return
-        sealed: Line = seal(line, self._sum)
+        sealed = seal(line, self._sum)
         try:
-            self._stream.write(to_text(sealed).encode() + b"\n")
+            self._stream.write(sealed.encode() + b"\n")
             self._stream.flush()
             os.fsync(self._stream.fileno())
         except OSError as error:
             raise self._unwritable(error) from None
-        self._sum = sealed["sum"]
+        self._sum = sum_of(sealed)
 
     def add_screen(self, key: str, webp: bytes) -> None:
         """Store a picture under the key of its pixels, once."""
@@ -188,32 +267,31 @@ class CassetteWriter:
             raise self._unwritable(error) from None
 
     def write_page(self, text: str) -> None:
-        """Write `steps.md`, the page for reviewers."""
+        """Write `steps.md`, the page for reviewers, beside the recording that is being written."""
         try:
-            (self.folder / PAGE).write_text(text, encoding="utf-8", errors="backslashreplace")
+            (self.aside / PAGE).write_bytes(text.encode("utf-8", "backslashreplace"))
         except OSError as error:
             raise self._unwritable(error) from None
 
-    def commit(self) -> None:
-        """Let the new recording take the place of the old one; it was written to its end and the test passed."""
+    def commit(self) -> int:
+        """Let the new recording take the place of the old one; it was written to its end and the test passed.
+
+        Returns:
+            How many bytes its new pictures take.
+        """
         self._close_stream()
         try:
-            load(self.aside)  # what cannot be replayed must not replace what can
-            for kind in (SCREENS, FILES):
-                for path in sorted((self.aside / kind).glob("*")) if (self.aside / kind).is_dir() else ():
-                    (self.folder / kind).mkdir(exist_ok=True)
-                    path.replace(self.folder / kind / path.name)
-            _replace_or_remove(self.aside / HTTP, self.folder / HTTP)
-            (self.aside / FILE).replace(self.folder / FILE)
-            _sync_folder(self.folder)
-            prune_unreferenced(self.folder)
+            new = load(self.aside)  # what cannot be replayed must not replace what can
+            size = _swap(self.aside, self.folder, self.root, new)
         except CassetteUnreadable:
             self._unlock()  # what is left was paid for, and the next recording keeps it
             raise
         except OSError as error:
             self._unlock()
             raise self._unwritable(error) from None
+        self.is_committed = True
         self._discard()
+        return size
 
     def keep_aside(self) -> Path | None:
         """Keep a recording that may not replace the old one; returns where, None when nothing was asked of a model."""
@@ -221,6 +299,11 @@ class CassetteWriter:
         kept = _keep(self.aside, self.folder / FAILED)
         self._discard()
         return kept
+
+    def destroy(self) -> None:
+        """Remove the recording: it must not be kept at all."""
+        self._close_stream()
+        self._discard()
 
     def _close_stream(self) -> None:
         if self._stream is not None:
@@ -236,6 +319,179 @@ class CassetteWriter:
         self._unlock()  # not before: who takes the lock writes into that folder
         with suppress(OSError):  # only when nothing else is in it
             self.folder.rmdir()
+
+
+def wait_for_recording(folder: Path, limit: int) -> bool:
+    """Wait while another run is recording in a folder.
+
+    Args:
+        folder: Of the cassette.
+        limit: Most milliseconds; after that the one who goes on is told that another is recording.
+
+    Returns:
+        Whether there was one to wait for.
+    """
+    lock = folder / RECORDING / "lock"
+    deadline = time.monotonic() + limit / 1000
+    waited = False
+    while time.monotonic() < deadline:
+        try:
+            handle = lock.open("rb")
+        except OSError:
+            return waited
+        with handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                return waited
+            except BlockingIOError:
+                waited = True
+        Event().wait(0.1)
+    return waited
+
+
+# ---------------------------------------------------------------------- the swap
+
+
+@contextmanager
+def _locked(root: Path) -> Iterator[None]:
+    """Hold the folder of pictures: another test's swap may need one that this one would remove."""
+    (root / SCREENS).mkdir(parents=True, exist_ok=True)
+    handle = os.open(root / SCREENS, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _swap(aside: Path, folder: Path, root: Path, new: Cassette) -> int:
+    """Move a whole recording from `aside` into the place of the one in `folder`; the bytes of pictures that are new."""
+    old = _screens_of(folder)
+    write_git_attributes(root)
+    with _locked(root):
+        size = _move_pictures(aside, root)
+        for path in sorted((aside / FILES).glob("*")) if (aside / FILES).is_dir() else ():
+            (folder / FILES).mkdir(exist_ok=True)
+            _sync(path)
+            path.replace(folder / FILES / path.name)
+        for name in (HTTP, PAGE):
+            if (aside / name).exists():
+                _sync(aside / name)
+        (aside / FILE).replace(folder / FILE)  # from here on the new one holds
+        _sync(folder)
+        _move_beside(folder, aside)
+        _remove_screens(root, old - new.screens())
+    _remove_files(folder, new.files())
+    return size
+
+
+def _move_pictures(aside: Path, root: Path) -> int:
+    size = 0
+    for path in sorted((aside / SCREENS).glob("*.webp")):
+        target = shared_screen(root, path.stem)
+        if target.exists():
+            path.unlink()
+            continue
+        target.parent.mkdir(exist_ok=True)
+        size += path.stat().st_size
+        _sync(path)
+        path.replace(target)
+    return size
+
+
+def _move_beside(folder: Path, aside: Path | None = None) -> None:
+    """Let the files that the new footer names follow it."""
+    aside = aside or folder / RECORDING
+    footer = load(folder).footer
+    for name in (HTTP, PAGE):
+        wanted = footer.get("files", {}).get(name)
+        if wanted is None:
+            (folder / name).unlink(missing_ok=True)
+        elif digest_of(aside / name) == wanted:
+            (aside / name).replace(folder / name)
+    _sync(folder)
+
+
+def finish_swap(folder: Path) -> None:
+    """Finish a swap that a crash or a kill broke off after the new cassette took its place."""
+    aside = folder / RECORDING
+    if (aside / FILE).exists() or not aside.is_dir():
+        return
+    try:
+        lock = (aside / "lock").open("ab")
+    except OSError:  # a checkout that may not be written: the check of the files beside it speaks
+        return
+    with lock, suppress(BlockingIOError, OSError, CassetteUnreadable):
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not (aside / FILE).exists() and ((aside / HTTP).exists() or (aside / PAGE).exists()):
+            _move_beside(folder)
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _screens_of(folder: Path) -> set[str]:
+    """The pictures of the cassette in a folder; none where there is none that can be read."""
+    try:
+        return load(folder, partial=True).screens()
+    except CassetteUnreadable:
+        return set()
+
+
+def _remove_screens(root: Path, keys: set[str]) -> None:
+    """Remove pictures, unless another cassette shows them."""
+    if not keys:
+        return
+    for path in all_cassettes(root):
+        text = path.read_bytes()
+        keys = {key for key in keys if key.encode() not in text}
+        if not keys:
+            return
+    for key in keys:
+        path = shared_screen(root, key)
+        path.unlink(missing_ok=True)
+        with suppress(OSError):
+            path.parent.rmdir()
+
+
+def _remove_files(folder: Path, wanted: set[str]) -> None:
+    for path in (folder / FILES).glob("*") if (folder / FILES).is_dir() else ():
+        if path.stem not in wanted:
+            path.unlink()
+    with suppress(OSError):
+        (folder / FILES).rmdir()
+
+
+def all_cassettes(root: Path) -> list[Path]:
+    """The paths of all cassettes in a folder, those being recorded or kept aside left out."""
+    found = []
+    for folder, names, files in os.walk(root):
+        names[:] = sorted(name for name in names if not name.startswith(".") and name not in (FILES, "baselines"))
+        if Path(folder) == root / SCREENS:  # tests may lie in a folder of that name too
+            names[:] = [name for name in names if not re.fullmatch("[0-9a-f]{2}", name)]
+        if FILE in files:
+            found.append(Path(folder) / FILE)
+    return found
+
+
+def write_git_attributes(root: Path) -> None:
+    """Tell git to leave recordings as they are; what a user wrote there stays."""
+    path = root / ".gitattributes"
+    present = path.read_text(encoding="utf-8") if path.exists() else ""
+    if "cassette.jsonl" not in present:
+        root.mkdir(parents=True, exist_ok=True)
+        lead = present if not present or present.endswith("\n") else present + "\n"
+        path.write_text(lead + GIT_ATTRIBUTES, encoding="utf-8", newline="\n")
+
+
+def _sync(path: Path) -> None:
+    """Flush a file or a folder's names: without it a power cut could bring back what was there before."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# ---------------------------------------------------------------------- kept aside
 
 
 def _worth_keeping(path: Path) -> bool:
@@ -260,7 +516,7 @@ def _keep(aside: Path, target: Path) -> Path | None:
         target = target.with_name(UNFINISHED)
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    for name in (FILE, HTTP, SCREENS, FILES, ".gitignore"):
+    for name in (FILE, HTTP, PAGE, SCREENS, FILES, ".gitignore"):
         if (aside / name).exists():
             (aside / name).replace(target / name)
     return target
@@ -274,7 +530,12 @@ def is_adoptable(folder: Path) -> bool:
         return False
 
 
-def adopt(folder: Path) -> Cassette:
+def kept_recordings(folder: Path) -> list[Path]:
+    """The folders of recordings of a test that did not take its place, the most telling first."""
+    return [folder / name for name in (FAILED, UNFINISHED, RECORDING) if (folder / name / FILE).exists()]
+
+
+def adopt(folder: Path, root: Path) -> Cassette:
     """Let the recording that was kept aside take the place of the cassette.
 
     Raises:
@@ -287,6 +548,7 @@ def adopt(folder: Path) -> Cassette:
             f"No recording was kept aside in {folder}.", "record the test: pytest --cua-mode=record ..."
         )
     recording = load(kept)
+    test = shell_quoted(recording.header["test"])
     if (folder / FILE).exists() and load(folder).header["recorded_at"] > recording.header["recorded_at"]:
         raise CassetteUnreadable(
             f"The recording kept in {kept} is older than the cassette beside it, which a later run made.",
@@ -296,46 +558,10 @@ def adopt(folder: Path) -> Cassette:
     if unfinished:
         raise CassetteUnreadable(
             f"The recording kept in {kept} ends inside step {unfinished[0]}, so it cannot be replayed to its end.",
-            f"record the test again: pytest --cua-mode=record {shell_quoted(recording.header['test'])}",
+            f"go on from there without paying for the steps before it: "
+            f"pytest --cua-mode=record --cua-from-step={unfinished[0]} {test}",
+            f"record the test again: pytest --cua-mode=record {test}",
         )
-    for kind in (SCREENS, FILES):
-        for path in sorted((kept / kind).glob("*")) if (kept / kind).is_dir() else ():
-            (folder / kind).mkdir(exist_ok=True)
-            path.replace(folder / kind / path.name)
-    _replace_or_remove(kept / HTTP, folder / HTTP)
-    (kept / FILE).replace(folder / FILE)
-    _sync_folder(folder)
+    _swap(kept, folder, root, recording)
     shutil.rmtree(kept, ignore_errors=True)
-    prune_unreferenced(folder)
     return load(folder)
-
-
-def _replace_or_remove(source: Path, target: Path) -> None:
-    """Let a file take the place of another; without a new one the old one goes."""
-    if source.exists():
-        source.replace(target)
-    else:
-        target.unlink(missing_ok=True)
-
-
-def prune_unreferenced(folder: Path) -> int:
-    """Remove the pictures and files that no line refers to; returns how many."""
-    referenced = load(folder).referenced()
-    removed = 0
-    for kind in (SCREENS, FILES):
-        for path in (folder / kind).glob("*") if (folder / kind).is_dir() else ():
-            if path.stem not in referenced:
-                path.unlink()
-                removed += 1
-        with suppress(OSError):
-            (folder / kind).rmdir()
-    return removed
-
-
-def _sync_folder(folder: Path) -> None:
-    """Flush the rename itself: without it a power cut could bring the old name back."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -16,9 +16,10 @@ from pytest_cua.desktop import isolation, shell, trees
 from pytest_cua.desktop.browser import Browsers
 from pytest_cua.desktop.capture import Screen
 from pytest_cua.desktop.connection import Connection
-from pytest_cua.desktop.files import DesktopFile, LiveStore, set_times
+from pytest_cua.desktop.files import DesktopFile, LiveStore, set_times, stamps
 from pytest_cua.desktop.keyboard import Keyboard
 from pytest_cua.desktop.link import Link, discard, tail
+from pytest_cua.desktop.masks import Masks
 from pytest_cua.desktop.observer import DirectObserver, Observer
 from pytest_cua.desktop.pointer import Pointer
 from pytest_cua.desktop.program import Launcher, Program
@@ -103,7 +104,10 @@ class Desktop:
         self._launcher = Launcher(link, self._windows, self.home)
         self._store = LiveStore(self.home, self.home_inside, _view(chosen, ready), observer)
         self._browsers = Browsers(self.launch, self.home, self.home_inside)
-        self.keyboard = Keyboard(connection, lambda: self.wait_until_still(quiet=300))
+        self._masks = Masks(
+            self._windows, self._screen.image, lambda quiet: self.wait_until_still(quiet=quiet, timeout=_SETTLE_TIMEOUT)
+        )
+        self.keyboard = Keyboard(connection, lambda: self.wait_until_still(quiet=300), self._masks.hiding)
         self.pointer = Pointer(connection, self.keyboard, config.size)
         parts = (self._screen, watching, connection)
         self._finalizer = weakref.finalize(self, _close, link, parts)
@@ -230,18 +234,34 @@ class Desktop:
     def screenshot(self) -> Image:
         """The screen now, as an RGB picture without the pointer. A test reads it, so it is an observation.
 
+        What changed while a secret was typed is painted over in grey.
+
         Raises:
             DesktopDied: the desktop is gone.
         """
         return self.observer.observe("screenshot", "", self.capture)
 
+    @property
+    def server_version(self) -> str:
+        """Vendor and version of the X server, such as "The X.Org Foundation 21.1.7"."""
+        with self._windows._connection.use() as display:
+            vendor, release = display.display.info.vendor, display.display.info.release_number
+        parts = [release // 10_000_000, release // 100_000 % 100, release // 1000 % 100]  # as xdpyinfo reads it
+        return f"{vendor} {'.'.join(map(str, parts))}"
+
+    def stamps(self) -> dict[str, tuple[int, int]]:
+        """Size and time of change of every file of HOME that is not hidden; the test's own reading is `file()`."""
+        return stamps(self.home)
+
     def capture(self) -> Image:
         """The screen now, as an RGB picture without the pointer, for tools.
+
+        What changed while a secret was typed is painted over in grey; `pytest_cua.desktop.masks.masks_of` tells where.
 
         Raises:
             DesktopDied: the desktop is gone.
         """
-        return self._screen.image()
+        return self._masks.capture()
 
     def windows(self) -> list[Window]:
         """The windows from bottom to top, without the panel. A test reads them, so it is an observation.
@@ -281,9 +301,12 @@ class Desktop:
             DesktopDied: the desktop is gone.
         """
         start = now_ms()
+        left = self._masks.left_over()
         # a program that still works off its input may show nothing of it for a while
         has_read = self._windows.wait_until_read(timeout)
         stillness = self._stillness.wait(quiet=quiet, timeout=max(0.0, start + timeout - now_ms()))
+        if stillness.still:
+            self._masks.forget(left)
         return Stillness(has_read and stillness.still, now_ms() - start)
 
     def browser(self, url: str | None = None, *, timeout: float = 30_000) -> Page:

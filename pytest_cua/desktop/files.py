@@ -6,12 +6,14 @@ import os
 import posixpath
 import shutil
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Final, Protocol
 
 from pytest_cua.desktop.isolation import HOME_INSIDE
 from pytest_cua.desktop.observer import Observer
 from pytest_cua.errors import BadArgument, CuaFailure, NeedsApplication
+from pytest_cua.secrets import Secret
 
 #: The time of change of files that a test brings: file dialogs show it. 2024-01-01 10:00:00 UTC.
 FIXED_TIME: Final = 1_704_103_200
@@ -141,7 +143,10 @@ class DesktopFile:
             BadArgument: the file is outside HOME, or `data` is neither str nor bytes.
         """
         if not isinstance(data, str | bytes):
-            raise BadArgument(f"write() takes str or bytes, not {type(data).__name__}.")
+            hint = ("a secret's value is given only to who asks for it: write(secret.value)",)
+            raise BadArgument(
+                f"write() takes str or bytes, not {type(data).__name__}.", *(hint if isinstance(data, Secret) else ())
+            )
         self._store.write(self.path, data.encode("utf-8") if isinstance(data, str) else data)
 
     def copy_from(self, source: str | os.PathLike[str]) -> None:
@@ -306,6 +311,24 @@ class RecordedStore:
     def names(self) -> list[str]:
         """Nothing is known of it."""
         return []
+
+
+def stamps(home: Path) -> dict[str, tuple[int, int]]:
+    """Size in bytes and time of change in nanoseconds of every file below HOME that is not hidden, by its path.
+
+    Hidden ones are the programs' own: caches, settings, sockets.
+    """
+    found = {}
+    for folder, names, files in os.walk(home):
+        names[:] = [name for name in names if not name.startswith(".")]
+        for name in files:
+            path = Path(folder) / name
+            if name.startswith("."):
+                continue
+            with suppress(OSError):  # gone since
+                status = path.lstat()
+                found[path.relative_to(home).as_posix()] = (status.st_size, status.st_mtime_ns)
+    return found
 
 
 def inside_path(path: str, home: str) -> str:

@@ -18,6 +18,7 @@ from pytest_cua.desktop import keys
 from pytest_cua.desktop.connection import Connection
 from pytest_cua.desktop.waiting import wait_for
 from pytest_cua.errors import BadArgument
+from pytest_cua.secrets import Secret, split
 
 #: Milliseconds between a new binding and the first key that uses it.
 _SETTLE: Final = 50
@@ -87,10 +88,22 @@ class Keymap:
 
 
 class Keyboard:
-    """The desktop's keyboard."""
+    """The desktop's keyboard.
 
-    def __init__(self, connection: Connection, wait_until_read: Callable[[], object]) -> None:
+    Args:
+        connection: Of the display.
+        wait_until_read: Waits until programs have worked off the keys pressed so far.
+        hiding: A block around what nobody may see: what changes on the screen meanwhile is painted over.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        wait_until_read: Callable[[], object],
+        hiding: Callable[[], contextlib.AbstractContextManager[None]],
+    ) -> None:
         self._connection = connection
+        self._hiding = hiding
         self._keymap = Keymap(connection, wait_until_read)
         self._down: list[int] = []
 
@@ -133,18 +146,29 @@ class Keyboard:
             # the duration is the action; a server that ends shows itself when events are read
             wait_for(lambda: self._connection.drain() is None, seconds * 1000.0, [self._connection.fileno()])
 
-    def type(self, text: str) -> None:
+    def type(self, text: str | Secret) -> None:
         """Type text literally at the focus. A newline is the Return key, a tab the Tab key.
 
-        Programs may still be reading when this returns: wait until the screen is still before looking at it.
+        What changes on the screen while a secret in it is typed is painted over in every later picture. Programs may
+        still be reading when this returns: wait until the screen is still before looking at it.
 
         Raises:
             BadArgument: a character that cannot be typed; nothing has been typed then.
+            SetupError: a secret whose environment variable is not set; nothing has been typed then.
             DesktopDied: the desktop is gone.
         """
+        text = text.value if isinstance(text, Secret) else text
         if not isinstance(text, str):
             raise BadArgument(f"type() takes text, not {text!r}.")
-        keysyms = [keys.character(char) for char in text.replace("\r\n", "\n")]
+        pieces = [
+            ([keys.character(char) for char in piece], is_secret)
+            for piece, is_secret in split(text.replace("\r\n", "\n"))
+        ]
+        for keysyms, is_secret in pieces:
+            with self._hiding() if is_secret else contextlib.nullcontext():
+                self._type_keysyms(keysyms)
+
+    def _type_keysyms(self, keysyms: list[int]) -> None:
         start = 0
         while start < len(keysyms):
             end = self._end_of_batch(keysyms, start)

@@ -169,6 +169,12 @@ class RecordedDesktop:
         """Return at once: nothing moves here."""
         return Stillness(True, 0.0)
 
+    server_version: Final = ""
+
+    def stamps(self) -> dict[str, tuple[int, int]]:
+        """Nothing: there are no files."""
+        return {}
+
     def capture(self) -> Image:
         """Raises NeedsApplication."""
         _needs("capture()")

@@ -14,6 +14,8 @@ from pytest_cua.desktop.waiting import wait_for
 #: Types that are part of the desktop, or that pass by themselves.
 _NO_WINDOWS: Final = ("DOCK", "DESKTOP", "SPLASH", "NOTIFICATION", "TOOLTIP", "DND")
 _ICONIC: Final = 3  # of WM_STATE
+#: Pixels of the title bar that a program draws itself, in GTK's and Qt's themes at 96 dpi.
+_OWN_TITLE: Final = 48
 #: Window managers ping too, with the time as their serial: this is twenty days after the server started.
 _FIRST_SERIAL: Final = 0x68000000
 
@@ -229,6 +231,35 @@ class WindowReader:
         """The ids of the docks that are shown: the panel."""
         dock = self._connection.atom("_NET_WM_WINDOW_TYPE_DOCK")
         return [number for number in self.ids() if dock in self._types_of(number) and self._is_shown(number)]
+
+    def dock_boxes(self) -> list[tuple[int, int, int, int]]:
+        """Where the docks are: x, y, width and height in pixels."""
+        found = (self._box(number) for number in self.docks())
+        return [box for box in found if box is not None]
+
+    def title_bar(self, window: Window) -> tuple[int, int, int, int]:
+        """Where the title of a window is drawn: x, y, width and height in pixels.
+
+        That is its frame, or the upper edge of the window itself where the program draws its own.
+        """
+        x, y, width, height = window.box
+        with self._connection.use() as display:
+            try:
+                resource = display.create_resource_object("window", window.id)
+                extents = property_values(resource, self._connection.atom("_NET_FRAME_EXTENTS"), Xatom.CARDINAL)
+            except error.XError:
+                extents = []
+        left, right, top, _ = extents if len(extents) == 4 else (0, 0, 0, 0)
+        return (x - left, y - top, left + width + right, top) if top else (x, y, width, min(height, _OWN_TITLE))
+
+    def _box(self, number: int) -> tuple[int, int, int, int] | None:
+        with self._connection.use() as display:
+            window = display.create_resource_object("window", number)
+            try:
+                geometry, origin = window.get_geometry(), self._connection.root.translate_coords(window, 0, 0)
+            except error.XError:
+                return None
+        return int(origin.x), int(origin.y), int(geometry.width), int(geometry.height)
 
     def work_area(self) -> list[int]:
         """What is left of the screen beside the docks: x, y, width, height; empty if unknown."""

@@ -8,16 +8,19 @@ the recorded screen is waited for, because Claude's thinking time is gone in a r
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PIL import Image
 
 from pytest_cua import screens
-from pytest_cua.cassette.recorder import Latch, Player
+from pytest_cua.cassette.format import Cassette
+from pytest_cua.cassette.player import Player
+from pytest_cua.cassette.recorder import Latch
 from pytest_cua.cassette.redact import REDACTED
-from pytest_cua.errors import BadArgument, ScreenDrift, shell_quoted
+from pytest_cua.desktop.masks import masks_of
+from pytest_cua.errors import BadArgument, ScreenDrift
 from pytest_cua.tools.scaling import Scaling
 from pytest_cua.trace import Action
 
@@ -71,6 +74,20 @@ def _moving_boxes(frames: Sequence[Image.Image]) -> list[list[int]]:
             left, top = max(0, x - _ROOM), max(0, y - _ROOM)
             found.add((left, top, min(width, x + w + _ROOM) - left, min(height, y + h + _ROOM) - top))
     return [list(box) for box in sorted(found)]
+
+
+def _excluding(boxes: Iterable[Sequence[int]]) -> list[screens.Area]:
+    return [screens.Area(x, y, width, height, type="exclude") for x, y, width, height in boxes]
+
+
+def recorded_masks(cassette: Cassette, number: int, desktop: str) -> list[list[int]]:
+    """What was painted over on a desktop before step `number`, while recording, because a secret was typed there."""
+    for step in reversed(cassette.steps):
+        if step.number < number and step.desktop == desktop:
+            for turn in reversed(step.turns):
+                for action in reversed(turn.actions.values()):
+                    return action.masked
+    return []
 
 
 class ScreenCheck:
@@ -158,34 +175,39 @@ class ScreenCheck:
         if comparison is not None and not comparison.same:
             raise self._drift(f"after {action.words()}, before the step was called done", expected, frame, comparison)
 
-    def judged(self, expected: Image.Image, sentence: str) -> Image.Image:
+    def judged(self, expected: Image.Image, sentence: str, *, masked: Iterable[Sequence[int]] = ()) -> Image.Image:
         """Wait for the screen that was judged while recording.
+
+        Args:
+            expected: That screen.
+            sentence: The statement about it.
+            masked: Boxes `(x, y, width, height)` that were painted over in it; see `recorded_masks`.
 
         Raises:
             ScreenDrift: It did not come back: the recorded opinion is about another screen.
         """
-        frame, comparison = self._wait_for(expected, self._timeout, None)
+        frame, comparison = self._wait_for(expected, self._timeout, None, masked)
         if comparison is not None and not comparison.same:
             raise self._drift(f"judge {sentence!r}", expected, frame, comparison)
         return frame
 
     def _wait_for(
-        self, expected: Image.Image, limit: int, recorded: Action | None
+        self, expected: Image.Image, limit: int, recorded: Action | None, masked: Iterable[Sequence[int]] = ()
     ) -> tuple[Image.Image, screens.Comparison | None]:
         """The frame once it is the expected one or the time is over; None where nothing is left to compare."""
         areas = self._zoomed(recorded) if recorded else ()
-        moving = recorded.moving if recorded else []
-        exclude: list[screens.Area | tuple[int, int, int, int]] = [*self._exclude]
-        exclude += [screens.Area(x, y, w, h, type="exclude") for x, y, w, h in moving]
+        left_out = [*recorded.moving, *recorded.masked] if recorded else list(masked)
+        exclude: list[screens.Area | tuple[int, int, int, int]] = [*self._exclude, *_excluding(left_out)]
         deadline = time.monotonic() + limit / 1000
         while True:
             frame = self._desktop.capture()
+            masks = _excluding(masks_of(frame))  # another secret takes another place
             try:
-                comparison = screens.compare(expected, frame, areas=areas, exclude=exclude)
+                comparison = screens.compare(expected, frame, areas=areas, exclude=[*exclude, *masks])
             except BadArgument:
-                if not areas:
+                if not areas and not masks:
                     raise
-                return frame, None  # Claude zoomed into what is left out
+                return frame, None  # Claude zoomed into what is left out, or all of it is painted over
             if comparison.same or time.monotonic() >= deadline:
                 return frame, comparison
             self._desktop.wait_until_still(quiet=_PACE, timeout=_PACE * 4)
@@ -237,7 +259,6 @@ class ScreenCheck:
 
     def _hints(self) -> tuple[str, ...]:
         return (
-            "if the change is meant, record the test again: "
-            f"pytest --cua-mode=record {shell_quoted(self._player.test)}",
+            f"if the change is meant, record it again: {self._player.record_again()}",
             "if it is noise, leave the area out: @pytest.mark.cua(exclude=[(x, y, width, height)])",
         )

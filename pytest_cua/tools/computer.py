@@ -6,10 +6,11 @@ The SDK parses and checks what Claude sends, asks `confirm`, and renders results
 from __future__ import annotations
 
 import base64
+import difflib
 import logging
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from threading import Event
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -24,7 +25,9 @@ from PIL import Image
 
 from pytest_cua import screens
 from pytest_cua.cassette.redact import environment_secrets, redact_text
+from pytest_cua.desktop.masks import masks_of
 from pytest_cua.errors import BadArgument, CuaError
+from pytest_cua.secrets import Secret
 from pytest_cua.tools.scaling import Scaling
 from pytest_cua.trace import Action
 
@@ -48,6 +51,7 @@ MODIFIERS = {
     "win": "super",
     "meta": "super",
 }
+_BRACES = re.compile(r"\{\{([^\W\d]\w*)\}\}|\{([^\W\d]\w*)\}")  # {{literal}} or {placeholder}
 
 
 class Abort(ToolsetUsageError):
@@ -104,6 +108,9 @@ class Computer(BetaAbstractComputerToolset20260801):
         scaling: From screenshot to screen; None sends screenshots as they are.
         params: Values that `type` puts in place of `{name}`.
         quiet: Milliseconds without a changed pixel after which the screen is still.
+
+    Raises:
+        SetupError: The environment variable of a `Secret` is not set.
     """
 
     def __init__(
@@ -114,7 +121,7 @@ class Computer(BetaAbstractComputerToolset20260801):
         check: Check | None = None,
         confirm: Callable[[Any], bool] | None = None,
         scaling: Scaling | None = None,
-        params: Mapping[str, str] | None = None,
+        params: Mapping[str, str | Secret] | None = None,
         quiet: int = 150,
     ) -> None:
         super().__init__(confirm=guarded(confirm))
@@ -123,7 +130,9 @@ class Computer(BetaAbstractComputerToolset20260801):
         self._listener = listener or SilentListener()
         self._check = check
         self._scaling = scaling or Scaling(desktop.size, desktop.size)
-        self._params = dict(params or {})
+        self._params = {
+            name: value.value if isinstance(value, Secret) else value for name, value in (params or {}).items()
+        }
         self._quiet = quiet
         self._frame: Image.Image | None = None  # the frame that the current action met
         self._action: Action | None = None  # the current action
@@ -157,6 +166,7 @@ class Computer(BetaAbstractComputerToolset20260801):
     def _before(self, action: Action) -> None:
         self._frame = self._check.before(action) if self._check else self.desktop.capture()
         action.before = self._listener.picture(self._frame)
+        action.masked = _boxes(masks_of(self._frame))
 
     def _run(self, context: BetaToolsetCallContext, action: Action, input: Any) -> Any:
         """The result of the action, or the `ToolError` that Claude is to read."""
@@ -178,7 +188,9 @@ class Computer(BetaAbstractComputerToolset20260801):
         else:
             still = self.desktop.wait_until_still(quiet=self._quiet)
             action.still_ms = round(still.waited_ms, 1)
-            action.after = self._listener.picture(self.desktop.capture())
+            frame = self.desktop.capture()
+            action.after = self._listener.picture(frame)
+            action.masked = _boxes([*action.masked, *masks_of(frame)])
         action.pointer = self.desktop.pointer.position()
         windows = self.desktop.read_windows()
         action.windows = [{"title": self._named(w.title), "program": w.program, "box": list(w.box)} for w in windows]
@@ -286,14 +298,17 @@ class Computer(BetaAbstractComputerToolset20260801):
     # ------------------------------------------------------------------ keyboard
 
     def type(self, context: BetaToolsetCallContext, input: Any) -> None:
-        """Type text where the focus is; a placeholder is typed as its value."""
+        """Type text where the focus is; a placeholder is typed as its value, and `{{name}}` as `{name}`.
+
+        Raises:
+            BadArgument: The text is too long, or holds a placeholder that the step does not have; nothing is typed.
+        """
         if len(input.text) > MAX_TEXT:
             raise BadArgument(
                 f"The text is {len(input.text)} characters long; at most {MAX_TEXT} can be typed at once."
             )
-        # in one pass: a value may hold the name of another
-        text = re.sub(r"\{(\w+)\}", lambda found: self._params.get(found[1], found[0]), input.text)
-        self.desktop.keyboard.type(text)
+        # where the step has none, braces are braces
+        self.desktop.keyboard.type(filled(input.text, self._params) if self._params else input.text)
 
     def key(self, context: BetaToolsetCallContext, input: Any) -> None:
         """Press a key or a combination, once or several times."""
@@ -365,6 +380,47 @@ class RecordedComputer(BetaAbstractComputerToolset20260801):
             x, _, y = action.text.partition(",")
             return BetaComputerCursorPositionResult(x=int(x.removeprefix("X=")), y=int(y.removeprefix("Y=")))
         return action.text or None
+
+
+def _boxes(boxes: Iterable[Iterable[int]]) -> list[list[int]]:
+    return [list(box) for box in sorted({tuple(box) for box in boxes})]
+
+
+def placeholders(text: str) -> list[str]:
+    """The names of the placeholders `{name}` in a text, in order; doubled braces `{{name}}` make none."""
+    return [found[2] for found in _BRACES.finditer(text) if found[2]]
+
+
+def with_single_braces(text: str) -> str:
+    """The text as it is meant: `{{name}}` says `{name}`, placeholders stay."""
+    return _BRACES.sub(lambda found: f"{{{found[1] or found[2]}}}", text)
+
+
+def filled(text: str, values: Mapping[str, str]) -> str:
+    """The text with its placeholders filled in, in one pass: a value may hold the name of another.
+
+    Args:
+        text: `{name}` stands for a value, `{{name}}` for `{name}` itself.
+        values: By name.
+
+    Raises:
+        BadArgument: A placeholder has no value; says which there are.
+    """
+    for name in placeholders(text):
+        if name not in values:
+            raise BadArgument(
+                f"Nothing was typed: this step has no placeholder {{{name}}}.{suggestion(name, values)}",
+                f"to type braces, double them: {{{{{name}}}}}",
+            )
+    return _BRACES.sub(lambda found: f"{{{found[1]}}}" if found[1] else values[found[2]], text)
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """What to say after an unknown placeholder: the one that may be meant, and all there are."""
+    known = list(known)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+    meant = f" Did you mean {{{close[0]}}}?" if close else ""
+    return meant + (f" There is {', '.join(f'{{{each}}}' for each in known)}." if known else "")
 
 
 def _log(action: Action) -> None:

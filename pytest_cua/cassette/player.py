@@ -1,0 +1,474 @@
+"""Claude's turns, answered again from a recording, as long as the harness asks as it did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+import anthropic
+import httpx2
+from anthropic import APIRequest, APIResponse
+from anthropic._middleware import AsyncCallNext, CallNext
+from PIL import Image
+
+from pytest_cua import screens
+from pytest_cua.cassette.format import FILES, Cassette, RecordedConversation, RecordedStep, RecordedTurn
+from pytest_cua.cassette.lanes import Lane, Lanes
+from pytest_cua.cassette.match import Difference, Normalize, explain, first_difference, fits, request_view
+from pytest_cua.cassette.recorder import CassetteMiddleware, ClientMiddleware, Latch
+from pytest_cua.cassette.redact import environment_secrets, redact_text, restore
+from pytest_cua.cassette.store import file_key
+from pytest_cua.cassette.wire import CLOSED, History, Reply, Request, response
+from pytest_cua.desktop.masks import with_masks
+from pytest_cua.errors import (
+    BadArgument,
+    CassetteMismatch,
+    CassetteUnreadable,
+    NeedsApplication,
+    shell_quoted,
+)
+from pytest_cua.model import replay_client
+from pytest_cua.trace import Action, Step
+
+
+def _no_picture(data: str, media_type: str) -> str:
+    return "picture"  # never compared, so it need not be decoded
+
+
+def _no_file(data: str) -> str:
+    return "file"
+
+
+class Player(CassetteMiddleware):
+    """Answers the steps of a test from its recording.
+
+    Args:
+        cassette: The recording.
+        test: The test's node id, for the command in a message.
+        latch: Where the first mismatch is kept.
+        normalize: Takes out of a text what differs from run to run; None for the usual things alone.
+        flow: Name of the flow whose recording this is; "" for a test's own.
+
+    Attributes:
+        served: How many turns were answered.
+        waited_ms: How long the reply at hand took while recording.
+    """
+
+    def __init__(
+        self, cassette: Cassette, *, test: str, latch: Latch, normalize: Normalize | None = None, flow: str = ""
+    ) -> None:
+        self.cassette = cassette
+        self.test = test
+        self.latch = latch
+        self.normalize = normalize or Normalize()
+        self.flow = flow
+        self.served = 0
+        self.waited_ms = 0.0
+        self._step: RecordedStep | None = None
+        self._place = ""
+        self._turn = 0
+        self._history = History()
+        self._done: list[str] = []  # ids of the actions carried out since the last reply
+        self._secrets = environment_secrets()
+        self._observed: dict[tuple[str, str, str], int] = {}
+
+    def player_for(self, number: int) -> Player | None:
+        """Itself: it answers every step."""
+        return self
+
+    # ------------------------------------------------------------------ what the loop tells
+
+    def begin_step(self, step: Step) -> None:
+        """A step begins; its ordinal, kind and desktop must be the recorded ones.
+
+        Raises:
+            CassetteMismatch: It was not recorded, or as another kind of step, or on another desktop.
+        """
+        recorded = self.cassette.step(step.number)
+        self._place = f"step {step.number} {step.sentence!r}"
+        if recorded is None:
+            raise self.mismatch(
+                f"{self._place} was not recorded: the cassette holds {_count(len(self.cassette.steps), 'step')}"
+            )
+        if (recorded.kind, recorded.desktop) != (step.kind, step.desktop):
+            raise self.mismatch(
+                f"{self._place} is a {step.kind!r} on desktop {step.desktop}; "
+                f"recorded was a {recorded.kind!r} on desktop {recorded.desktop}"
+            )
+        self._step, self._turn, self._done = recorded, 0, []
+        self._history = History()
+
+    def action(self, action: Action) -> None:
+        """An action was carried out; nothing is stored, the cassette holds it."""
+        self._done.append(action.id)
+
+    def picture(self, image: Image.Image, key: str | None = None) -> str:
+        """The key of a picture; nothing is stored."""
+        return key or screens.content_key(image)
+
+    def observation(self, kind: str, subject: str, desktop: str, value: Any) -> None:
+        """Nothing: a replay looks at the application itself."""
+
+    def recorded_action(self, action_id: str) -> Action | None:
+        """The action as recorded, None when the recording has no such `tool_use`."""
+        turns = self._step.turns if self._step else []
+        at_hand = turns[max(self._turn - 1, 0) : self._turn]  # an id may come again in another turn
+        return next((turn.actions[action_id] for turn in [*at_hand, *turns] if action_id in turn.actions), None)
+
+    def end_step(self, step: Step) -> None:
+        """A step ended; every recorded turn must have been asked for.
+
+        Raises:
+            CassetteMismatch: Turns are left over.
+        """
+        assert self._step is not None
+        left = len(self._step.turns) - self._turn
+        if left:
+            raise self.mismatch(
+                f"step {step.number} ended after turn {self._turn}; the recording has {left} more: turns not played"
+            )
+        self._check_done()
+
+    def finish(self, steps: int, flows: list[str]) -> None:
+        """The test passed; everything that was recorded must have been asked for, and something at all.
+
+        Raises:
+            CassetteMismatch: Steps or flows are left over, or no turn was answered.
+        """
+        left = [step for step in self.cassette.steps if step.number > steps]
+        if left:
+            names = "; ".join(repr(step.sentence) for step in left[:3])
+            raise self.mismatch(f"the test ended after step {steps}, but the recording goes on with {names}")
+        recorded = [str(line["flow"]) for line in self.cassette.flows]
+        if recorded != flows:
+            raise self.mismatch(f"the test used the flows {flows or 'none'}, and {recorded or 'none'} while recording")
+
+    def recorded_observation(self, kind: str, subject: str, desktop: str) -> Any:
+        """What the test saw here while it was recorded.
+
+        Raises:
+            NeedsApplication: Nothing was kept, or less than the test looks at now.
+        """
+        place = (desktop, kind, subject)
+        kept = [
+            o
+            for o in self.cassette.observations
+            if (o["desktop"], o["kind"]) == (desktop, kind) and (o["subject"] == subject or fits(o["subject"], subject))
+        ]
+        index = self._observed.get(place, 0)
+        what = f"{kind} {subject!r}".replace(" ''", "")
+        if not kept:
+            raise NeedsApplication(f"needs the application: {what} was not looked at while recording")
+        if index >= len(kept):
+            raise NeedsApplication(
+                f"needs the application: {what} is looked at {index + 1} times, and was {len(kept)} times "
+                f"while recording"
+            )
+        self._observed[place] = index + 1
+        return self._value(kept[index]["value"])
+
+    def _value(self, kept: Mapping[str, Any]) -> Any:
+        if kept.get("missing"):
+            return None
+        if "screen" in kept:
+            return with_masks(self.screen(kept["screen"]), kept.get("masked", ()))
+        if "text" in kept:
+            return self._restored(kept["text"]).encode()
+        if "file" in kept:
+            data = stored_file(self.cassette, kept["file"])
+            try:
+                return self._restored(data.decode()).encode()
+            except UnicodeError:
+                return data
+        return self._restored(kept["json"])
+
+    def _restored(self, value: Any) -> Any:
+        try:
+            return restore(value, self._secrets)
+        except LookupError as error:
+            raise NeedsApplication(
+                f"needs the application: what was recorded held a secret that is not known here ({error.args[0]})"
+            ) from None
+
+    def screen(self, key: str) -> Image.Image:
+        """The recorded picture with this key.
+
+        Raises:
+            CassetteUnreadable: The file is missing or damaged.
+        """
+        return stored_screen(self.cassette, key)
+
+    # ------------------------------------------------------------------ middleware
+
+    def handle(self, request: APIRequest, call_next: CallNext) -> APIResponse[Any]:
+        """Answer from the cassette; nothing is ever sent."""
+        if self.latch.error is not None:
+            raise self.latch.error
+        if self._step is None:
+            raise self.mismatch("a request was made with the client of the steps outside of any step")
+        if self._turn >= len(self._step.turns):
+            raise self.mismatch(
+                f"{self._place} asks for turn {self._turn + 1}; the recording has {len(self._step.turns)}"
+            )
+        self._check_done()
+        recorded = self._step.turns[self._turn]
+        self._turn += 1
+        asked = Request.of(request, _no_picture, _no_file)
+        keep, new = self._history.new_messages(asked.messages)
+        difference = first_difference(
+            request_view(recorded.params, recorded.keep, recorded.new),
+            request_view(asked.params, keep, new),
+            normalize=self.normalize,
+            strict=True,
+        )
+        if difference:
+            raise self.different(f"{self._place}, turn {recorded.number}", difference, is_step=True)
+        self._history.replied(recorded.body)
+        self.served += 1
+        self.waited_ms = recorded.waited_ms
+        return response(  # type: ignore[no-any-return]
+            request, recorded, replay_client(), body=_with_secrets(recorded.body), over=self._over
+        )
+
+    def _over(self, turn: RecordedTurn) -> BaseException:
+        return self.mismatch(f"{self._place}, turn {turn.number}: its recorded stream has no end ({turn.cut})")
+
+    def _check_done(self) -> None:
+        """Every action of the turn before must have been carried out again.
+
+        Raises:
+            CassetteMismatch: One was left out, as when the `confirm` hook now declines it.
+        """
+        assert self._step is not None
+        done, self._done = self._done, []
+        if self._turn:
+            turn = self._step.turns[self._turn - 1]
+            left_out = [action.words() for action_id, action in turn.actions.items() if action_id not in done]
+            if left_out:
+                raise self.mismatch(
+                    f"{self._place}, turn {turn.number}: {left_out[0]} was carried "
+                    "out while recording and is not now; does the confirm hook decline it?"
+                )
+
+    def different(self, place: str, difference: Difference, *, is_step: bool) -> CassetteMismatch:
+        """Latch that a request is not the recorded one, and give the failure to be raised."""
+        header = self.cassette.header
+        likely = explain(
+            difference,
+            is_step=is_step,
+            recorded_by=f"pytest-cua {header.get('plugin')}, {header.get('sdk')}",
+            runs=f"pytest-cua {version('pytest-cua')}, anthropic {anthropic.__version__}",
+        )
+        return self.mismatch(
+            f"{place}: the request is not the recorded one\n{redact_text(str(difference), environment_secrets())}",
+            f"likely: {likely}",
+        )
+
+    def unknown_secret(self, name: str) -> CassetteMismatch:
+        """The failure of an action whose text was taken out of the recording and is not known here."""
+        return self.mismatch(
+            f"Claude used a secret that was taken out of the recording and is not known here: {name}",
+            f"set the variable {name} as it was set while recording, or pass the value as a parameter",
+        )
+
+    def record_again(self) -> str:
+        """The command that makes this recording anew."""
+        if self.flow:
+            return f"rm -r {self.cassette.folder} && pytest --cua-record {shell_quoted(self.test)}"
+        return f"pytest --cua-mode=record {shell_quoted(self.test)}"
+
+    def mismatch(self, what: str, *hints: str) -> CassetteMismatch:
+        """Latch that the harness does not ask as it did, and give it to be raised."""
+        whose = f"flow {self.flow}, used by {self.test}: " if self.flow else ""
+        command = f"if the change is meant, record it again: {self.record_again()}"
+        return self.latch.set(  # type: ignore[return-value]
+            CassetteMismatch(f"{self.cassette.file}: {whose}{what}", *hints, command)
+        )
+
+
+def stored_screen(cassette: Cassette, key: str) -> Image.Image:
+    """A picture of a recording.
+
+    Raises:
+        CassetteUnreadable: The file is missing or damaged.
+    """
+    path = cassette.screen_path(key)
+    restore_it = f"restore it from version control (git log --all -- {path} finds it), or record the test again"
+    try:
+        raw = path.read_bytes()
+    except OSError as error:
+        raise CassetteUnreadable(
+            f"{path}, which {cassette.file} shows, cannot be read: {error.strerror}.", restore_it
+        ) from None
+    if raw.startswith(b"version https://git-lfs"):
+        raise CassetteUnreadable(
+            f"{path} is a pointer of Git LFS, not the picture.", "fetch the files: git lfs install && git lfs pull"
+        )
+    try:
+        image = screens.load(path)
+    except (OSError, BadArgument):
+        raise CassetteUnreadable(f"{path} is damaged.", restore_it) from None
+    if screens.content_key(image) != key:
+        raise CassetteUnreadable(f"{path} is not the picture that was recorded.", restore_it)
+    return image
+
+
+def stored_file(cassette: Cassette, key: str) -> bytes:
+    """Bytes that lie beside a recording.
+
+    Raises:
+        CassetteUnreadable: They are missing or others.
+    """
+    path = cassette.folder / FILES / f"{key}.bin"
+    restore_it = f"restore it from version control: git checkout -- {path}"
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise CassetteUnreadable(f"{path} cannot be read: {error.strerror}.", restore_it) from None
+    if file_key(data) != key:
+        raise CassetteUnreadable(f"{path} is not the content that was recorded.", restore_it)
+    return data
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _with_secrets(body: Any) -> Any:
+    """The reply, with the secrets put back that Claude used; one that is not known here stays a marker."""
+    if not isinstance(body, Mapping) or not isinstance(body.get("content"), list):
+        return body
+    return {**body, "content": [_block_with_secrets(block) for block in body["content"]]}
+
+
+def _block_with_secrets(block: Any) -> Any:
+    if block.get("type") != "tool_use":
+        return block
+    try:
+        return {**block, "input": restore(block["input"], environment_secrets())}
+    except LookupError:
+        return block  # `offline` does not need it, and a live desktop refuses to type a marker
+
+
+# ---------------------------------------------------------------------- clients of the code under test
+
+
+class ClientPlayer(ClientMiddleware):
+    """Answers what the code under test asks a model with clients of its own.
+
+    Args:
+        cassette: The recording.
+        player: The test's, which knows how to say that something is not as recorded.
+        lanes: The conversations of all clients of the test.
+    """
+
+    def __init__(self, cassette: Cassette, player: Player, lanes: Lanes) -> None:
+        self.cassette = cassette
+        self.lanes = lanes
+        self._player = player
+
+    def bound_to(self, client: Any) -> ClientPlayer:
+        """A player for another client of the same test."""
+        bound = ClientPlayer(self.cassette, self._player, self.lanes)
+        bound.client = client
+        return bound
+
+    def handle(self, request: APIRequest, call_next: CallNext) -> APIResponse[Any]:
+        """Answer from the cassette; nothing is ever sent."""
+        return self._answer(request)  # type: ignore[no-any-return]
+
+    async def handle_async(self, request: APIRequest, call_next: AsyncCallNext) -> Any:
+        """As `handle`, for an asynchronous client."""
+        return self._answer(request)
+
+    def _answer(self, request: APIRequest) -> Any:
+        if self._player.latch.error is not None:
+            raise self._player.latch.error
+        asked = Request.of(request, _no_picture, _no_file)
+        with self.lanes.lock:
+            lane, number, (keep, new), is_new = self.lanes.place(asked, "")
+            if is_new:
+                lane.recorded = self._choose(asked, keep, new)
+            turn = self._turn(lane, number)
+            difference = self._difference(turn, asked, keep, new)
+            if difference:
+                place = f"conversation {_recorded_number(lane)} of the code under test, turn {turn.number}"
+                raise self._player.different(place, difference, is_step=False)
+            lane.history.replied(turn.body)
+            lane.replied(Reply(turn.status, turn.body, turn.events))
+            self._player.served += 1
+        if turn.status == 0:
+            return self._no_reply(request, turn)
+        content = stored_file(self.cassette, turn.file) if turn.file else None
+        body = _with_secrets(turn.body)
+        return response(request, turn, self.client, body=body, over=self._over, content=content)
+
+    def _difference(self, turn: RecordedTurn, asked: Request, keep: int, new: list[Any]) -> Any:
+        normalize = self._player.normalize
+        return first_difference(
+            {"request": f"{turn.method.upper()} {turn.path}", **request_view(turn.params, turn.keep, turn.new)},
+            {"request": f"{asked.method.upper()} {asked.path}", **request_view(asked.params, keep, new)},
+            normalize=normalize,
+        )
+
+    def _choose(self, asked: Request, keep: int, new: list[Any]) -> RecordedConversation:
+        """The recorded conversation that begins with this request.
+
+        Raises:
+            CassetteMismatch: None does.
+        """
+        taken = {id(lane.recorded) for lane in self.lanes.lanes}
+        left = [recorded for recorded in self.cassette.conversations if id(recorded) not in taken]
+        for recorded in left:
+            if recorded.turns and not self._difference(recorded.turns[0], asked, keep, new):
+                return recorded
+        if not left:
+            raise self._player.mismatch(
+                f"the code under test begins conversation {len(self.lanes.lanes)} with a model; "
+                f"the recording has {_count(len(self.cassette.conversations), 'conversation')} of it"
+            )
+        return left[0]  # the difference from it is what the message tells
+
+    def _turn(self, lane: Lane, number: int) -> RecordedTurn:
+        assert lane.recorded is not None
+        if number > len(lane.recorded.turns):
+            raise self._player.mismatch(
+                f"conversation {_recorded_number(lane)} goes on with turn {number}; "
+                f"the recording has {len(lane.recorded.turns)}"
+            )
+        return lane.recorded.turns[number - 1]
+
+    def _over(self, turn: RecordedTurn) -> BaseException:
+        if turn.cut == CLOSED:
+            return self._player.mismatch(
+                f"the stream of turn {turn.number} is read on; while recording it was closed after "
+                f"{_count(len(turn.events or ()), 'event')}"
+            )
+        return httpx2.ReadError(f"the recorded stream broke off here: {turn.cut}")
+
+    def _no_reply(self, request: APIRequest, turn: RecordedTurn) -> Any:
+        """Raise what the client was told when no reply came."""
+        sent = httpx2.Request(request.method, f"http://replay.invalid{request.url}")
+        if str(turn.body).startswith("APITimeoutError"):
+            raise anthropic.APITimeoutError(request=sent)
+        raise anthropic.APIConnectionError(message=str(turn.body), request=sent)
+
+    def finish(self) -> None:
+        """The test passed; everything that was recorded must have been asked for.
+
+        Raises:
+            CassetteMismatch: Something is left over.
+        """
+        played = {id(lane.recorded): lane.turn for lane in self.lanes.lanes}
+        for recorded in self.cassette.conversations:
+            left = len(recorded.turns) - played.get(id(recorded), 0)
+            if left > 0:
+                raise self._player.mismatch(
+                    f"conversation {recorded.number} of the code under test ended {_count(left, 'turn')} before the "
+                    "recorded end: turns not played"
+                )
+
+
+def _recorded_number(lane: Lane) -> int:
+    return lane.recorded.number if lane.recorded is not None else lane.number
