@@ -87,7 +87,7 @@ def test_a_value_that_holds_the_name_of_another_is_typed_as_it_is(project: Any) 
     project.script(
         """
 def fill_in(request):
-    yield turn(use("type", text="{a}|{b}|{c}|{ a }"), use("key", text="ctrl+s"))
+    yield turn(use("type", text="{a}|{b}|{{c}}|{ a }"), use("key", text="ctrl+s"))
     yield finish("Filled in.")
 
 SCRIPT = {"": fill_in}
@@ -103,6 +103,6 @@ SCRIPT = {"": fill_in}
     )
     for mode in ("record", "replay", "offline"):
         project.run(f"--cua-mode={mode}").assert_outcomes(passed=1)
-    assert ("type", {"text": "{a}|{b}|{c}|{ a }"}) in [
+    assert ("type", {"text": "{a}|{b}|{{c}}|{ a }"}) in [
         (line["name"], line["input"]) for line in project.lines("test_it", "test_it") if line["type"] == "action"
     ]

@@ -1,0 +1,122 @@
+"""Going on with a recording from one of its steps: what was paid for is not paid for again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+SCRIPT = """
+import pathlib
+ASKED = pathlib.Path(__file__).parent / "asked"
+
+def noting(request):
+    ASKED.open("a").write(request.sentence + "\\n")
+    yield use("screenshot")
+    yield turn(use("key", text="ctrl+End"), use("type", text=request.sentence[-1] + "\\n"), use("key", text="ctrl+s"))
+    yield use("screenshot")
+    yield finish("Typed " + request.sentence[-1])
+
+SCRIPT = {"": noting}
+"""
+BODY = """
+cua.desktop.file("a.txt").write("")
+cua.desktop.launch("mousepad", "a.txt")
+cua.do("Type and save A")
+cua.do("Type and save B")
+cua.do("Type and save C")
+expect(cua.desktop.file("a.txt")).to_have_text("A\\nB\\nC\\n", timeout=500)
+"""
+
+
+def asked(project: Any) -> list[str]:
+    file = project.path / "asked"
+    lines = file.read_text().splitlines() if file.exists() else []
+    file.unlink(missing_ok=True)
+    return [line[-1] for line in lines]
+
+
+def cassette(project: Any) -> list[dict[str, Any]]:
+    path: Path = project.folder("test_it", "test_it") / "cassette.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_a_recording_that_broke_off_goes_on_where_it_broke(project: Any) -> None:
+    broken = SCRIPT.replace(
+        "    yield use", '    if request.sentence[-1] == "C":\n        yield error(400, "bad", "no")\n    yield use', 1
+    )
+    project.script(broken)
+    project.steps(BODY)
+    output = project.record()
+    output.assert_outcomes(failed=1)
+    assert asked(project) == ["A", "B", "C"]
+    project.script(SCRIPT)
+    kept = project.folder("test_it", "test_it") / ".failed" / "cassette.jsonl"
+    first = [json.loads(line) for line in kept.read_text().splitlines()]
+    project.record("--cua-from-step=3").assert_outcomes(passed=1)
+    assert asked(project) == ["C"]
+    lines = cassette(project)
+    turns = [(line["step"], line["reply"]["body"]["id"]) for line in lines if line["type"] == "turn"]
+    paid = [
+        (line["step"], line["reply"]["body"]["id"]) for line in first if line["type"] == "turn" and line["step"] < 3
+    ]
+    assert [turn for turn in turns if turn[0] < 3] == paid
+    assert [line["outcome"] for line in lines if line["type"] == "end"] == ["done"] * 3
+    for mode in ("replay", "offline"):
+        project.run(f"--cua-mode={mode}").assert_outcomes(passed=1)
+    assert asked(project) == []
+
+
+def test_a_cassette_is_recorded_again_from_a_step_on(project: Any) -> None:
+    project.script(SCRIPT)
+    project.steps(BODY)
+    project.record().assert_outcomes(passed=1)
+    asked(project)
+    project.steps(BODY.replace("save C", "save X").replace("C\\n", "X\\n"))
+    project.run("--cua-mode=offline").assert_outcomes(failed=1)
+    project.record("--cua-from-step=3").assert_outcomes(passed=1)
+    assert asked(project) == ["X"]
+    project.run().assert_outcomes(passed=1)
+
+
+def test_what_is_taken_over_must_still_fit(project: Any) -> None:
+    project.script(SCRIPT)
+    project.steps(BODY)
+    project.record().assert_outcomes(passed=1)
+    before = (project.folder("test_it", "test_it") / "cassette.jsonl").read_bytes()
+    asked(project)
+    project.steps(BODY.replace("save A", "save Q"))
+    result = project.record("--cua-from-step=3")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*likely: a sentence was edited*"])
+    assert asked(project) == []
+    # and the screen is checked as in a replay
+    project.steps(BODY.replace('write("")', 'write("something else")'))
+    result = project.record("--cua-from-step=3", "-o", "cua_drift_timeout=500")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*ScreenDrift*"])
+    assert asked(project) == []
+    assert (project.folder("test_it", "test_it") / "cassette.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ("--cua-mode=record", "--cua-from-step=5"),
+            "--cua-from-step=5 goes on with a recording of test_it.py::test_it",
+        ),
+        (("--cua-from-step=2",), "--cua-from-step goes with --cua-mode=record, not with replay"),
+        (("--cua-mode=record", "--cua-from-step=x"), "--cua-from-step: 'x' is no value for it"),
+    ],
+)
+def test_a_step_that_cannot_be_gone_on_from(project: Any, arguments: tuple[str, ...], message: str) -> None:
+    project.script(SCRIPT)
+    project.steps(BODY)
+    if "5" in arguments[-1]:
+        project.record().assert_outcomes(passed=1)
+    code, output = project.output(*arguments)
+    assert code != 0
+    assert message in output
