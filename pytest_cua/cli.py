@@ -134,7 +134,7 @@ def _id(test: str) -> str:
     """The test's id from the root of the project on, wherever the command is run."""
     project, _ = _project(Path.cwd())
     path, separator, names = test.partition("::")
-    if path.startswith("flows"):
+    if path == "flows.py" or path.startswith("flows/"):
         return test
     with suppress(ValueError):  # a path that leads elsewhere stays as it is, and is not found
         path = (Path.cwd() / path).resolve().relative_to(project).as_posix()
@@ -147,14 +147,28 @@ def _project(start: Path) -> tuple[Path, str]:
         for name in _SETTINGS_FILES:
             settings = _settings_in(folder / name)
             if settings is not None:
-                return folder.resolve(), str(settings.get("cua_cassette_dir", "cassettes")).strip()
-    return start.resolve(), "cassettes"
+                return folder.resolve(), _setting(settings, "cassette_dir") or "cassettes"
+    return start.resolve(), _setting({}, "cassette_dir") or "cassettes"
+
+
+def _setting(settings: Mapping[str, Any], name: str) -> str:
+    """The text that is given for a setting, in a file or in the environment, as pytest takes it."""
+    return str(settings.get(f"cua_{name}", "")).strip() or os.environ.get(f"PYTEST_CUA_{name.upper()}", "").strip()
 
 
 def _settings_in(path: Path) -> Mapping[str, Any] | None:
-    """What a file says to pytest, None when it says nothing to it."""
-    if not path.is_file():
-        return None
+    """What a file says to pytest, None when it says nothing to it.
+
+    Raises:
+        BadArgument: It cannot be read.
+    """
+    try:
+        return _read_settings(path) if path.is_file() else None
+    except (ValueError, configparser.Error) as error:
+        raise BadArgument(f"{path} cannot be read, and may hold pytest's settings: {error}") from None
+
+
+def _read_settings(path: Path) -> Mapping[str, Any] | None:
     if path.suffix == ".toml":
         table: Any = tomllib.loads(path.read_text(encoding="utf-8"))
         if path.name != "pyproject.toml":
@@ -164,7 +178,9 @@ def _settings_in(path: Path) -> Mapping[str, Any] | None:
     parser = configparser.ConfigParser(interpolation=None)
     parser.read(path, encoding="utf-8")
     section = "tool:pytest" if path.name == "setup.cfg" else "pytest"
-    return parser[section] if parser.has_section(section) else None
+    if parser.has_section(section):
+        return parser[section]
+    return {} if path.name.endswith("pytest.ini") else None  # an empty one marks the root too
 
 
 def _doctor(options: argparse.Namespace) -> int:
@@ -175,23 +191,46 @@ def _doctor(options: argparse.Namespace) -> int:
 
 def _show(options: argparse.Namespace) -> int:
     from pytest_cua.cassette.review import steps_markdown
+    from pytest_cua.cassette.store import kept_recordings
 
     if Path(options.test).is_file():  # as git calls it, to show a difference in words
-        from pytest_cua.cassette.format import load_file
-
-        print(steps_markdown(load_file(Path(options.test), partial=True), links=False), end="")
+        print(_words_of(Path(options.test)), end="")
         return 0
     if options.write:
         from pytest_cua.cassette.suite import write_page
 
-        print(f"wrote {write_page(_folder(options))}")
+        folder = _folder(options)
+        if not folder.is_dir():
+            _to_show(options)  # says what is missing
+        print(f"wrote {write_page(folder, _root_above(options, folder))}")
         return 0
     cassette = _to_show(options)
     print(steps_markdown(cassette), end="")
+    for kept in kept_recordings(cassette.folder):
+        print(f"\n(there is another recording, which did not take its place: pytest-cua show {kept})")
     if cassette.footer:
         counts = ", ".join(f"{cassette.footer[name]} {name}" for name in ("turns", "actions", "observations"))
         print(f"\n{counts}")
     return 0
+
+
+def _words_of(path: Path) -> str:
+    """A cassette's file in words; one that cannot be read as it is, or git would show nothing at all of any file."""
+    from pytest_cua.cassette.format import load_file
+    from pytest_cua.cassette.review import steps_markdown
+
+    try:
+        return steps_markdown(load_file(path, partial=True), links=False)
+    except CassetteUnreadable as error:
+        return f"({error.message})\n\n{path.read_text(encoding='utf-8', errors='replace')}"
+
+
+def _root_above(options: argparse.Namespace, folder: Path) -> Path:
+    """The folder of all cassettes that one lies in, also when it is not that of this project."""
+    from pytest_cua.cassette.suite import load_root
+
+    root = _root(options)
+    return root if folder.resolve().is_relative_to(root.resolve()) else load_root(folder)
 
 
 def _to_show(options: argparse.Namespace) -> Cassette:
@@ -260,20 +299,22 @@ def _diff(options: argparse.Namespace) -> int:
 
 
 def _named(options: argparse.Namespace, name: str) -> Cassette:
-    from pytest_cua.cassette.format import load, load_file
+    from pytest_cua.cassette.format import FILE, load, load_file
+    from pytest_cua.cassette.store import load_cassette
 
     if Path(name).is_file():
         return load_file(Path(name), partial=True)
-    return load(_folder(options, name), partial=True)
+    folder = _folder(options, name)
+    if not (folder / FILE).exists() and not folder.is_dir():
+        return load_cassette(_root(options), _id(name))  # says what is missing and how to record it
+    return load(folder, partial=True)
 
 
 def _verify(options: argparse.Namespace) -> int:
     from pytest_cua.cassette.store import all_cassettes
     from pytest_cua.cassette.suite import verify
 
-    root = _root(options)
-    if not root.is_dir():
-        raise BadArgument(f"There is no folder {root}.", "name it: pytest-cua verify --cassettes FOLDER")
+    root = _existing_root(options)
     problems, notes = verify(root, max_age=_max_age())
     for line in notes:
         print(line)
@@ -284,35 +325,44 @@ def _verify(options: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
+def _existing_root(options: argparse.Namespace) -> Path:
+    root = _root(options)
+    if not root.is_dir():
+        raise BadArgument(f"There is no folder {root}.", "name the folder of all cassettes: --cassettes FOLDER")
+    return root
+
+
 def _max_age() -> int | None:
     """`cua_max_age` of pytest's settings, when it is to fail: in days."""
     from pytest_cua.settings import PARSE
 
-    for folder in (Path.cwd(), *Path.cwd().parents):
-        for name in _SETTINGS_FILES:
-            if (settings := _settings_in(folder / name)) is not None:
-                text = str(settings.get("cua_max_age", "")).strip()
-                days, what = PARSE["max_age"](text) if text else (None, "warn")
-                return days if what == "fail" else None
-    return None
+    folders = (Path.cwd(), *Path.cwd().parents)
+    files = (_settings_in(folder / name) for folder in folders for name in _SETTINGS_FILES)
+    text = _setting(next((settings for settings in files if settings is not None), {}), "max_age")
+    try:
+        days, what = PARSE["max_age"](text) if text else (None, "warn")
+    except ValueError as error:
+        raise BadArgument(f"cua_max_age: {text!r} is no value for it: {error}") from None
+    return days if what == "fail" else None
 
 
 def _prune(options: argparse.Namespace) -> int:
     from pytest_cua.cassette.suite import find_unused, prune
 
-    root = _root(options)
+    root = _existing_root(options)
     project, _ = _project(Path.cwd())
     unused = find_unused(root, project, _collect(project))
+    for line in unused.lines(root):
+        print(line)
     if not unused:
         print("nothing is unused")
         return 0
-    for line in [*unused.lines(root)][:-1]:
-        print(line)
     if options.dry_run:
         print("nothing was removed (--dry-run)")
         return 0
     prune(unused, root)
-    print(f"removed {len(unused.tests)} recordings and what only they showed")
+    count = len(unused.tests)
+    print(f"removed {count} recording{'' if count == 1 else 's'} and the pictures that no other shows")
     return 0
 
 
@@ -335,7 +385,7 @@ def _collect(project: Path) -> Any:
                 "mend the collection first: pytest --collect-only",
             )
         told = json.loads(found.read_text(encoding="utf-8"))
-    return Collected(told["ids"], told["places"])
+    return Collected(**{**told, "ids": frozenset(told["ids"])})
 
 
 def _move(options: argparse.Namespace) -> int:
@@ -350,7 +400,10 @@ def _migrate(options: argparse.Namespace) -> int:
     from pytest_cua.cassette.format import FORMAT
     from pytest_cua.cassette.suite import migrate
 
-    changed = migrate(options.folder or _root(options))
+    if options.folder is not None and not options.folder.is_dir():
+        raise BadArgument(f"There is no folder {options.folder}.", "name a recording's folder, or none to take all")
+    folder = options.folder or _existing_root(options)
+    changed = migrate(folder.resolve(), _root(options).resolve())
     for path, was in changed:
         print(f"brought {path} from format {was} to {FORMAT}")
     if not changed:

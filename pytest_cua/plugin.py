@@ -173,7 +173,17 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 @pytest.hookimpl(tryfirst=True)
 def pytest_itemcollected(item: pytest.Item) -> None:
     """Note each test as it is found, before any plugin leaves some out."""
-    item.config.stash[SESSION].found.append(item.nodeid)
+    item.config.stash[SESSION].found["ids"].append(item.nodeid)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
+    """Note each file and class that was looked into, and each that was skipped or failed: its tests are not known."""
+    report = yield
+    state = collector.config.stash[SESSION]
+    state.found["files" if report.passed else "left_out"].append(collector.nodeid)
+    state.is_partial = state.is_partial or report.failed
+    return report
 
 
 def pytest_deselected(items: list[pytest.Item]) -> None:
@@ -186,10 +196,12 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     """All tests are known."""
     config: Any = session.config
     state = config.stash[SESSION]
+    is_filtered = config.getoption("lf", False)  # it leaves tests out before anyone is told of them
+    state.is_partial = state.is_partial or is_filtered
     if hasattr(config, "workerinput"):
         config.workeroutput["cua_collected"] = state.found
     if target := config.getoption("--cua-collected"):
-        told = {"ids": state.found, "places": _places(config)}
+        told = {**state.found, "places": [] if is_filtered else _places(config)}
         Path(target).write_text(json.dumps(told), encoding="utf-8")
 
 

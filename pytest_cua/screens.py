@@ -42,6 +42,7 @@ import os
 import struct
 import zlib
 from bisect import bisect_left
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -284,7 +285,14 @@ def content_key(image: Source) -> str:
     """Give the identity of a screen: 16 hex digits of a sha256 over its size and RGB pixels, never over file bytes."""
     pixels = _pixels(image)
     height, width, _ = pixels.shape
-    return hashlib.sha256(b"%dx%d:" % (width, height) + pixels.tobytes()).hexdigest()[:16]
+    return key_of_pixels((width, height), np.ascontiguousarray(pixels).data)
+
+
+def key_of_pixels(size: Size, pixels: bytes | memoryview) -> str:
+    """Give the `content_key` of a picture by its size and its RGB bytes, row by row from the top."""
+    digest = hashlib.sha256(b"%dx%d:" % size)
+    digest.update(pixels)
+    return digest.hexdigest()[:16]
 
 
 def to_png(image: Source) -> bytes:
@@ -297,15 +305,29 @@ def to_png(image: Source) -> bytes:
     rows = np.zeros((height, width * 3 + 1), np.uint8)  # each row begins with its filter: 0, none
     rows[:, 1:] = pixels.reshape(height, -1)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits, RGB
-    chunks = ((b"IHDR", header), (b"IDAT", _deflate(rows.tobytes())), (b"IEND", b""))
-    return b"\x89PNG\r\n\x1a\n" + b"".join(_png_chunk(kind, data) for kind, data in chunks)
+    chunks = ((b"IHDR", header), (b"IDAT", _deflate(rows.data)), (b"IEND", b""))
+    png = b"\x89PNG\r\n\x1a\n" + b"".join(_png_chunk(kind, data) for kind, data in chunks)
+    _encoded.append((png, rows))
+    return png
+
+
+#: What `to_png` has made last, each with its rows; a reply of Claude seldom asks for more screenshots than two.
+_encoded: deque[tuple[bytes, Pixels]] = deque(maxlen=2)
+
+
+def pixels_of_png(png: bytes) -> tuple[Size, bytes] | None:
+    """Give size and RGB bytes of what `to_png` has just made, which a recorder need not decode; None of anything else."""
+    rows = next((rows for made, rows in [*_encoded] if made == png), None)
+    if rows is None:
+        return None
+    return (rows.shape[1] // 3, rows.shape[0]), rows[:, 1:].tobytes()
 
 
 def _png_chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(data, zlib.crc32(kind)))
 
 
-def _deflate(data: bytes) -> bytes:
+def _deflate(data: memoryview) -> bytes:
     """Compress with isal when it is there: a platform without its wheel still works, only slower."""
     try:
         from isal import isal_zlib

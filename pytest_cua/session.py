@@ -46,7 +46,7 @@ class RunSession:
     settings: Settings
     started: str = field(default_factory=lambda: dt.datetime.now(dt.UTC).isoformat(timespec="milliseconds"))
     unused: Any = None
-    found: list[str] = field(default_factory=list)  # the ids of all tests that were collected
+    found: dict[str, list[str]] = field(default_factory=lambda: {"ids": [], "files": [], "left_out": []})  # `Collected`
     is_partial: bool = False  # tests were deselected, left out or not collected, or a worker died
     _purse: Any = None
 
@@ -75,7 +75,8 @@ class RunSession:
         if self.settings.unused != "off" and root.is_dir():
             from pytest_cua.cassette.suite import Collected, find_unused
 
-            self.unused = find_unused(root, project, Collected(frozenset(self.found), places))
+            found = {name: frozenset(ids) for name, ids in self.found.items()}
+            self.unused = find_unused(root, project, Collected(**found, places=places))
 
     def summary(self, reporter: Any) -> None:
         """The lines at the end of a run."""
@@ -85,6 +86,7 @@ class RunSession:
             lines += self._offline_lines(reporter)
         if self.unused:
             lines += self.unused.lines(self.settings.cassette_dir)
+            lines.append("remove what is unused: pytest-cua prune")
             if self.settings.unused == "fail":
                 lines.append("--cua-unused=fail: this run counts as failed")
         if not lines:
@@ -315,6 +317,7 @@ class TestState:
             budget=Budget(self.settings.max_cost, self.purse),
             context=self.context,
             decks=[deck],
+            names=lanes.names,
             open_flow=functools.partial(self._open_flow, desktop),
             confirm=confirm,
         )

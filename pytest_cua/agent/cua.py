@@ -16,6 +16,7 @@ from pytest_cua.agent.budget import Budget, Clock
 from pytest_cua.agent.loop import Conversation, run_conversation
 from pytest_cua.agent.outcome import Opinion, StepResult
 from pytest_cua.agent.prompt import opening
+from pytest_cua.cassette.match import Names
 from pytest_cua.cassette.player import Player
 from pytest_cua.cassette.recorder import Latch, Recorder
 from pytest_cua.errors import BadArgument, CassetteMismatch, CuaError
@@ -89,6 +90,7 @@ class Cua:
     context: TestContext
     decks: list[Deck]
     open_flow: Callable[[Flow], Deck]
+    names: Names
     confirm: Callable[[Any], bool] | None = None
     _turn: Turn | None = field(default=None, repr=False)
     _check: ScreenCheck | None = field(default=None, repr=False)
@@ -149,6 +151,7 @@ class Cua:
                 raise BadArgument(f"cua.do({name}={limit!r}): it is at least 1.")
         values = _checked_params(step, params or {})
         where = desktop or self.desktop
+        self.names.add({name: value for name, value in values.items() if isinstance(value, str)})
         entry = self._new_step(step, where)
         toolset = self._toolset(where, values)
         blocks = opening(with_single_braces(step), earlier=self._deck.earlier, params=values)

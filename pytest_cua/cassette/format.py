@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -54,6 +55,8 @@ LINE_TYPES = (
 )
 INLINE_TEXT = 4096  # bytes of readable text that stay in the line; more goes to files/
 
+_SCREEN_KEY = re.compile("[0-9a-f]{16}")
+_FILE_KEY = re.compile("[0-9a-f]{32}")
 _SUM = ', "sum": "'
 _TAIL = len(_SUM) + 16 + len('"}')  # characters of a line from its sum on
 
@@ -204,11 +207,11 @@ class Cassette:
 
     def screens(self) -> set[str]:
         """The keys of all pictures that the lines refer to."""
-        return set(_named_in(self.lines, ("screen", "before", "after")))
+        return set(_named_in(self.lines, ("screen", "before", "after"), _SCREEN_KEY))
 
     def files(self) -> set[str]:
         """The keys of all stored bytes that the lines refer to."""
-        return set(_named_in(self.lines, ("file",)))
+        return set(_named_in(self.lines, ("file",), _FILE_KEY))
 
 
 def shared_screen(root: Path, key: str) -> Path:
@@ -216,16 +219,18 @@ def shared_screen(root: Path, key: str) -> Path:
     return root / SCREENS / key[:2] / f"{key}.webp"
 
 
-def _named_in(value: Any, names: tuple[str, ...]) -> Iterable[str]:
+def _named_in(value: Any, names: tuple[str, ...], key: re.Pattern[str]) -> Iterable[str]:
+    """The keys under these names; what a tool is given may be called so too, and is none."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             if name in names and isinstance(item, str):
-                yield item
+                if key.fullmatch(item):
+                    yield item
             else:
-                yield from _named_in(item, names)
+                yield from _named_in(item, names, key)
     elif isinstance(value, list):
         for item in value:
-            yield from _named_in(item, names)
+            yield from _named_in(item, names, key)
 
 
 def load(folder: Path, *, partial: bool = False) -> Cassette:
@@ -300,6 +305,8 @@ def damage_by_git(path: Path, raw: bytes) -> CassetteUnreadable | None:
         return _broken(
             path, "it is a pointer of Git LFS, not the file itself", "fetch the files: git lfs install && git lfs pull"
         )
+    if raw.startswith(b"\xef\xbb\xbf"):
+        return _broken(path, "it begins with a byte order mark, which an editor or a conversion has put there")
     for number, text in enumerate(raw.split(b"\n"), start=1):
         if text.startswith((b"<<<<<<< ", b"||||||| ", b">>>>>>> ")) or text.rstrip(b"\r") == b"=======":
             return _broken(
@@ -339,6 +346,8 @@ def _line(path: Path, number: int, raw: bytes, previous: str, oldest: int) -> Li
         raise _broken(path, f"line {number} is no JSON object")
     if number == 1:
         _check_version(path, line, oldest)
+    elif line.get("type") == "header":
+        raise _broken(path, f"line {number} begins another recording; two files were put together")
     if line.get("type") not in LINE_TYPES and oldest == FORMAT:
         raise _broken(path, f"line {number} has the unknown type {line.get('type')!r}")
     if f'{text[:-_TAIL]}{_SUM}{_digest(text[:-_TAIL] + "}", previous)}"}}' != text:

@@ -8,11 +8,12 @@ belongs to it; any other begins one.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_cua.cassette.format import RecordedConversation, canonical
+from pytest_cua.cassette.match import Names
 from pytest_cua.cassette.wire import History, Reply, Request, common_start, event_data
 
 
@@ -40,12 +41,12 @@ class Lane:
     began: int = 0
     attempts: list[Any] = field(default_factory=list)
 
-    def replied(self, reply: Reply) -> None:
-        """Note what the next request of this conversation will repeat."""
+    def replied(self, reply: Reply, named: Callable[[Any], Any] = lambda value: value) -> None:
+        """Note what the next request of this conversation will repeat, its values named as they are in requests."""
         message = reply.body if reply.events is None else message_of(reply.events)
         if isinstance(message, Mapping):
             self.last_message = message.get("id")
-            self.said = said_in(message.get("content"))
+            self.said = said_in(named(message.get("content")))
             self.heard.append(self.said)
 
     def likeness(self, texts: list[str], messages: list[Any]) -> tuple[bool, int]:
@@ -80,32 +81,30 @@ def said_in(content: Any) -> Any:
     """What a message says, however it is written: its text, and the ids of its tool calls."""
     if isinstance(content, str):
         return content, ()
-    blocks = [block for block in content or () if isinstance(block, Mapping)]
+    blocks = [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
     text = "".join(str(block.get("text", "")) for block in blocks if block.get("type") == "text")
     return text, tuple(block.get("id") for block in blocks if block.get("type") == "tool_use")
 
 
 def message_of(events: list[Any]) -> dict[str, Any]:
     """The id and the content of a streamed message, as far as `said_in` needs it."""
-    message: dict[str, Any] = {"id": None, "content": []}
+    found, blocks = None, []
     for _, text in events:
-        data = event_data(text) or {}
-        if data.get("type") == "message_start":
-            message["id"] = data.get("message", {}).get("id")
-        elif data.get("type") == "content_block_start":
-            message["content"].append(dict(data.get("content_block", {})))
-        elif data.get("type") == "content_block_delta" and message["content"]:
-            delta = data.get("delta", {})
-            if delta.get("type") == "text_delta":
-                block = message["content"][-1]
-                block["text"] = block.get("text", "") + delta["text"]
-    return message
+        match event_data(text):
+            case {"type": "message_start", "message": {"id": id}}:
+                found = id
+            case {"type": "content_block_start", "content_block": {**block}}:
+                blocks.append(block)
+            case {"type": "content_block_delta", "delta": {"type": "text_delta", "text": str(words)}} if blocks:
+                blocks[-1]["text"] = str(blocks[-1].get("text", "")) + words
+    return {"id": found, "content": blocks}
 
 
 class Lanes:
     """All conversations of the clients of one test."""
 
     def __init__(self) -> None:
+        self.names = Names()
         self.lanes: list[Lane] = []
         self.lock = threading.RLock()
         self._underway: dict[str, tuple[Lane, int, tuple[int, list[Any]]]] = {}

@@ -44,6 +44,36 @@ VOLATILE: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
 )
 
 
+class Names:
+    """The values of a test's `params`, by which texts of the code under test get their names back.
+
+    So a recording does not age with a value: what was asked about order 4711 is stored as `{order}`.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._pattern: re.Pattern[str] | None = None
+
+    def add(self, values: Mapping[str, str]) -> None:
+        """More values by name; shorter ones than three characters occur by chance and are left alone."""
+        found = {value: name for name, value in values.items() if len(value) > 2}
+        if found.items() <= self._names.items():
+            return
+        self._names.update(found)
+        longest_first = sorted(self._names, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+
+    def __call__(self, value: Any) -> Any:
+        """The JSON value with every text in it named."""
+        if self._pattern is None:
+            return value
+        if isinstance(value, str):
+            return self._pattern.sub(lambda found: f"{{{self._names[found[0]]}}}", value)
+        if isinstance(value, Mapping):
+            return {name: self(item) for name, item in value.items()}
+        return [self(item) for item in value] if isinstance(value, list) else value
+
+
 @dataclass(frozen=True)
 class Normalize:
     """Takes out of a text what differs from run to run.

@@ -13,11 +13,11 @@ from anthropic._middleware import AsyncCallNext, CallNext
 from PIL import Image
 
 from pytest_cua import screens
-from pytest_cua.cassette.format import FILES, Cassette, RecordedConversation, RecordedStep, RecordedTurn
+from pytest_cua.cassette.format import FILES, Cassette, RecordedConversation, RecordedStep, RecordedTurn, canonical
 from pytest_cua.cassette.lanes import Lane, Lanes
 from pytest_cua.cassette.match import Difference, Normalize, explain, first_difference, fits, request_view
 from pytest_cua.cassette.recorder import CassetteMiddleware, ClientMiddleware, Latch
-from pytest_cua.cassette.redact import environment_secrets, redact_text, restore
+from pytest_cua.cassette.redact import REDACTED, environment_secrets, redact_text, restore
 from pytest_cua.cassette.store import file_key
 from pytest_cua.cassette.wire import CLOSED, History, Reply, Request, response
 from pytest_cua.desktop.masks import with_masks
@@ -306,8 +306,8 @@ def stored_screen(cassette: Cassette, key: str) -> Image.Image:
             f"{path} is a pointer of Git LFS, not the picture.", "fetch the files: git lfs install && git lfs pull"
         )
     try:
-        image = screens.load(path)
-    except (OSError, BadArgument):
+        image = screens.decode(raw, path)
+    except BadArgument:
         raise CassetteUnreadable(f"{path} is damaged.", restore_it) from None
     if screens.content_key(image) != key:
         raise CassetteUnreadable(f"{path} is not the picture that was recorded.", restore_it)
@@ -343,7 +343,7 @@ def _with_secrets(body: Any) -> Any:
 
 
 def _block_with_secrets(block: Any) -> Any:
-    if block.get("type") != "tool_use":
+    if block.get("type") != "tool_use" or REDACTED.search(canonical(block["input"])) is None:
         return block
     try:
         return {**block, "input": restore(block["input"], environment_secrets())}
@@ -385,7 +385,7 @@ class ClientPlayer(ClientMiddleware):
     def _answer(self, request: APIRequest) -> Any:
         if self._player.latch.error is not None:
             raise self._player.latch.error
-        asked = Request.of(request, _no_picture, _no_file)
+        asked = Request.of(request, _no_picture, _no_file).mapped(self.lanes.names)
         with self.lanes.lock:
             lane, number, (keep, new), is_new = self.lanes.place(asked, "")
             if is_new:
@@ -396,7 +396,7 @@ class ClientPlayer(ClientMiddleware):
                 place = f"conversation {_recorded_number(lane)} of the code under test, turn {turn.number}"
                 raise self._player.different(place, difference, is_step=False)
             lane.history.replied(turn.body)
-            lane.replied(Reply(turn.status, turn.body, turn.events))
+            lane.replied(Reply(turn.status, turn.body, turn.events), self.lanes.names)
             self._player.served += 1
         if turn.status == 0:
             return self._no_reply(request, turn)

@@ -262,14 +262,14 @@ class ClientRecorder(ClientMiddleware):
 
     def _begin(self, request: APIRequest) -> _Exchange:
         asked = Request.of(request, self.tape.request_picture, self.tape.request_file)
-        return _Exchange(self, request, asked)
+        return _Exchange(self, request, asked.mapped(self.lanes.names))
 
     def keep(
         self, lane: Lane, turn: int, new: tuple[int, list[Any]], asked: Request, reply: Reply, **more: Any
     ) -> None:
         """Write one exchange of a conversation."""
         self.tape.turn({"conversation": lane.number, "turn": turn}, lane.history, asked, reply, new=new, **more)
-        lane.replied(reply)
+        lane.replied(reply, self.lanes.names)
 
 
 class _Exchange:

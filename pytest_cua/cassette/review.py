@@ -118,16 +118,17 @@ def _text(message: Any) -> str:
     if isinstance(content, str):
         return "" if content == "=reply" else content
     blocks = content if isinstance(content, list) else []
-    return " ".join(block.get("text") or "" for block in blocks if isinstance(block, Mapping))
+    return " ".join(str(block.get("text") or "") for block in blocks if isinstance(block, Mapping))
 
 
 def _said(turn: RecordedTurn) -> str:
     if turn.events is not None:
-        deltas = ((event_data(text) or {}).get("delta") or {} for _, text in turn.events)
-        return _inline("".join(delta.get("text", "") for delta in deltas))
-    content = turn.body.get("content", []) if isinstance(turn.body, dict) else []
-    texts = [block.get("text") or "" for block in content if isinstance(block, dict) and block.get("type") == "text"]
-    return _inline(" ".join(texts))
+        deltas = ((event_data(text) or {}).get("delta") for _, text in turn.events)
+        return _inline("".join(str(delta.get("text", "")) for delta in deltas if isinstance(delta, Mapping)))
+    content = turn.body.get("content") if isinstance(turn.body, dict) else None
+    blocks = content if isinstance(content, list) else []  # not every server's reply has the shape of a message
+    texts = [block.get("text") or "" for block in blocks if isinstance(block, dict) and block.get("type") == "text"]
+    return _inline(" ".join(map(str, texts)))
 
 
 def _inline(text: str) -> str:

@@ -464,7 +464,7 @@ def all_cassettes(root: Path) -> list[Path]:
     """The paths of all cassettes in a folder, those being recorded or kept aside left out."""
     found = []
     for folder, names, files in os.walk(root):
-        names[:] = sorted(name for name in names if not name.startswith(".") and name not in (FILES, "baselines"))
+        names[:] = sorted(name for name in names if not name.startswith("."))
         if Path(folder) == root / SCREENS:  # tests may lie in a folder of that name too
             names[:] = [name for name in names if not re.fullmatch("[0-9a-f]{2}", name)]
         if FILE in files:

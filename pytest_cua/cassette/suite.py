@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import ast
 import datetime as dt
+import difflib
+import fcntl
 import re
 import shutil
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -27,16 +30,22 @@ from pytest_cua.cassette.format import (
 )
 from pytest_cua.cassette.redact import scan_folder
 from pytest_cua.cassette.store import (
+    FAILED,
+    HTTP,
     PAGE,
     RECORDING,
+    UNFINISHED,
+    _locked,
     all_cassettes,
     cassette_folder,
     check_beside,
     digest_of,
-    finish_swap,
     kept_recordings,
 )
 from pytest_cua.errors import BadArgument, CassetteMissing, CassetteUnreadable, shell_quoted
+
+BASELINES = "baselines"
+_KEPT = (FAILED, UNFINISHED, RECORDING)
 
 # ---------------------------------------------------------------------- what no test uses
 
@@ -48,10 +57,25 @@ class Collected:
     Attributes:
         ids: The ids of all tests, those that were deselected too.
         places: The files and folders that were given to it, or its testpaths, relative to the root.
+        files: The ids of files and classes that were looked into, those in which no test was found too.
+        left_out: The ids of files and classes that were skipped, or could not be collected.
     """
 
     ids: Collection[str]
     places: Sequence[str]
+    files: Collection[str] = ()
+    left_out: Collection[str] = ()
+
+    def covers(self, test: str) -> bool:
+        """Whether the test's file was asked for."""
+        file = test.partition("::")[0]
+        return any(
+            place in (".", "") or file == place or file.startswith(place.rstrip("/") + "/") for place in self.places
+        )
+
+    def left(self, test: str) -> bool:
+        """Whether what holds the test was skipped or could not be collected."""
+        return any(name in ("", ".") or f"{test}::".startswith((f"{name}::", f"{name}/")) for name in self.left_out)
 
 
 @dataclass
@@ -59,36 +83,64 @@ class Unused:
     """What no test uses.
 
     Attributes:
-        tests: Cassettes, as folder and test id.
+        tests: Cassettes, as folder and test id; and folders of baselines whose tests have no cassette.
         screens: Pictures that no cassette shows.
-        renamed: For a test id of `tests` the id of a test with the same sentences that has no cassette.
+        renamed: For a test id of `tests`, what to give to `move`: the old name and the new one of a test with the same
+            sentences that has no cassette.
+        damaged: Cassettes that cannot be read. What they show and use is not known, so neither pictures nor flows are
+            unused then.
     """
 
     tests: list[tuple[Path, str]] = field(default_factory=list)
     screens: list[Path] = field(default_factory=list)
-    renamed: dict[str, str] = field(default_factory=dict)
+    renamed: dict[str, tuple[str, str]] = field(default_factory=dict)
+    damaged: list[Path] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.tests or self.screens)
 
     def lines(self, root: Path) -> Iterator[str]:
         """What to say about it, a line each."""
+        told = set()
         for folder, test in self.tests:
-            yield f"unused: {folder.relative_to(root.parent)} ({test}, {_size(_all_files(folder))})"
-            if test in self.renamed:
-                new = self.renamed[test]
-                yield f"  its steps are those of {new}: pytest-cua move {shell_quoted(test)} {shell_quoted(new)}"
+            yield f"unused: {folder.relative_to(root.parent)} ({test}, {_size(_files_of(folder))})"
+            pair = self.renamed.get(test)
+            if pair is not None and pair not in told:
+                told.add(pair)
+                old, new = map(shell_quoted, pair)
+                yield f"  its steps are those of {pair[1]}: pytest-cua move {old} {new}"
         if self.screens:
-            yield f"unused: {len(self.screens)} pictures that no cassette shows ({_size(self.screens)})"
-        yield "remove what is unused: pytest-cua prune"
+            yield f"unused: {_counted(self.screens, 'picture')} that no cassette shows ({_size(self.screens)})"
+        if self.damaged:
+            yield (
+                f"{_counted(self.damaged, 'cassette')} cannot be read, so pictures and flows are not judged: "
+                "pytest-cua verify"
+            )
 
 
-def _all_files(folder: Path) -> list[Path]:
-    return [path for path in folder.rglob("*") if path.is_file()]
+def _files_of(folder: Path) -> list[Path]:
+    return [file for path in _own(folder) for file in (path.rglob("*") if path.is_dir() else [path]) if file.is_file()]
+
+
+def _own(folder: Path) -> list[Path]:
+    """What belongs to the recording in a folder; tests may lie in folders below it, and those do not."""
+    return [
+        path
+        for path in sorted(folder.iterdir())
+        if path.name in _KEPT or not path.is_dir() or not _holds_recordings(path)
+    ]
+
+
+def _holds_recordings(folder: Path) -> bool:
+    return any(path.name in (FILE, BASELINES) for path in folder.rglob("*"))
 
 
 def _size(paths: Iterable[Path]) -> str:
     return f"{sum(path.stat().st_size for path in paths) / 1000:.0f} kB"
+
+
+def _counted(things: Collection[Any], what: str) -> str:
+    return f"{len(things)} {what}{'' if len(things) == 1 else 's'}"
 
 
 def find_unused(root: Path, project: Path, collected: Collected) -> Unused:
@@ -103,117 +155,206 @@ def find_unused(root: Path, project: Path, collected: Collected) -> Unused:
         collected: What was collected.
     """
     found = Unused()
-    files = {test.partition("::")[0] for test in collected.ids}
-    kept: list[Cassette] = []
+    files = {test.partition("::")[0] for test in collected.ids} | set(collected.files)
+    flows: list[Cassette] = []
+    used: set[str] = {str(line["flow"]) for cassette in _kept_aside(root) for line in cassette.flows}
+    speaks_of_all = bool(collected.places)
     for path in all_cassettes(root):
         try:
             cassette = load(path.parent, partial=True)
         except CassetteUnreadable:
+            found.damaged.append(path)
             continue  # `verify` speaks of those
-        kept.append(cassette)
+        if cassette.broken:
+            found.damaged.append(path)
         test = str(cassette.header.get("test"))
-        if cassette.header.get("kind") != "flow" and _is_gone(test, files, project, collected):
+        if cassette.header.get("kind") == "flow":
+            flows.append(cassette)
+        elif _is_gone(test, files, project, collected):
             found.tests.append((path.parent, test))
-    gone = {folder for folder, _ in found.tests}
-    used = {str(line["flow"]) for cassette in kept if cassette.folder not in gone for line in cassette.flows}
-    everything = any(place in (".", "") or _covers(place, "tests") for place in collected.places)
-    for cassette in kept:
-        if cassette.header.get("kind") == "flow" and cassette.header["test"] not in used and everything:
-            found.tests.append((cassette.folder, str(cassette.header["test"])))
-    found.screens = unused_screens(root)
+            continue
+        else:
+            speaks_of_all = speaks_of_all and collected.covers(test)
+        used |= {str(line["flow"]) for line in cassette.flows}
+    found.tests += _lone_baselines(root, files, project, collected)
     found.renamed = _renamed(found.tests, root, project, collected.ids)
+    if speaks_of_all and not found.damaged:
+        found.tests += [(flow.folder, flow.header["test"]) for flow in flows if flow.header["test"] not in used]
+    found.screens = [] if found.damaged else unused_screens(root)
     return found
+
+
+def _kept_aside(root: Path) -> Iterator[Cassette]:
+    """The recordings that did not take their place, as far as they can be read."""
+    for path in sorted(root.rglob(FILE)):
+        if path.parent.name in _KEPT:
+            with suppress(CassetteUnreadable):
+                yield load(path.parent, partial=True)
 
 
 def _is_gone(test: str, files: Collection[str], project: Path, collected: Collected) -> bool:
-    file = test.partition("::")[0]
-    if test in collected.ids or not any(_covers(place, file) for place in collected.places):
+    if test in collected.ids or not collected.covers(test) or collected.left(test):
         return False
+    file = test.partition("::")[0]
     return file in files or not (project / file).exists()
 
 
-def _covers(place: str, file: str) -> bool:
-    return place in (".", "") or file == place or file.startswith(place.rstrip("/") + "/")
+def _lone_baselines(
+    root: Path, files: Collection[str], project: Path, collected: Collected
+) -> Iterator[tuple[Path, str]]:
+    """The folders of baselines whose tests are gone; of tests that have no cassette, as those of a desktop alone."""
+    folders = {path.parent.parent for path in root.rglob(f"*/*/{BASELINES}/*.png")}
+    folders = {folder for folder in folders if not (folder / FILE).exists()}
+    if not folders:
+        return
+    living = {cassette_folder(root, test) for test in collected.ids if "::" in test}
+    for folder in sorted(folders):
+        file = f"{folder.parent.relative_to(root).as_posix()}.py"
+        kept = any(path.parent.name in _KEPT for path in folder.rglob(FILE))
+        left = any(name.partition("::")[0] == file for name in collected.left_out)
+        if folder not in living and not kept and not left:
+            # the folder tells the name of the test only about, but the path of its file
+            test = f"{file}::{folder.name}"
+            if _is_gone(test, files, project, collected):
+                yield folder, test
 
 
 def unused_screens(root: Path) -> list[Path]:
-    """The pictures that no cassette shows; when a cassette cannot be read, its text is looked through all the same."""
-    texts = [path.read_text(encoding="utf-8", errors="replace") for path in all_cassettes(root)]
-    whole = "\n".join(texts)
-    return [path for path in sorted((root / SCREENS).glob("??/*.webp")) if path.stem not in whole]
+    """The pictures that no cassette shows, all of them being whole."""
+    shown: set[str] = set()
+    for path in all_cassettes(root):
+        shown |= {key.decode() for key in _KEY.findall(path.read_bytes())}
+    return [path for path in sorted((root / SCREENS).glob("??/*.webp")) if path.stem not in shown]
 
 
-def _renamed(tests: list[tuple[Path, str]], root: Path, project: Path, ids: Collection[str]) -> dict[str, str]:
-    if not tests:
+_KEY = re.compile(rb"(?<![0-9a-f])[0-9a-f]{16}(?![0-9a-f])")
+
+
+def _renamed(
+    tests: list[tuple[Path, str]], root: Path, project: Path, ids: Collection[str]
+) -> dict[str, tuple[str, str]]:
+    """For tests that are gone, what to give to `move`."""
+    orphans = [(folder, test) for folder, test in tests if (folder / FILE).exists()]
+    if not orphans:
         return {}
-    without = [test for test in ids if not (cassette_folder(root, test) / FILE).exists()]
-    found = {}
-    for folder, test in tests:
+    sources = _Sources(project)
+    without = sorted(test for test in ids if "::" in test and not (cassette_folder(root, test) / FILE).exists())
+    found: dict[str, str] = {}
+    for folder, test in orphans:
         sentences = _sentences(load(folder, partial=True))
-        new = next((other for other in without if _says(project, other, sentences)), None)
-        if new is not None:
-            without.remove(new)
-            found[test] = new
-    return found
+        same = [other for other in without if sources.says(other, sentences)]
+        if same:
+            found[test] = max(same, key=lambda other: _likeness(test, other))
+            without.remove(found[test])
+    return {test: _to_move(test, new, found, orphans, ids) for test, new in found.items()}
+
+
+def _likeness(old: str, new: str) -> tuple[bool, float]:
+    """How likely a test is another one renamed: its parameters are the same, and its name is close."""
+    return _row(old) == _row(new), difflib.SequenceMatcher(None, old, new).ratio()
+
+
+def _row(test: str) -> str:
+    return test.partition("[")[2]
+
+
+def _to_move(
+    old: str, new: str, found: dict[str, str], orphans: list[tuple[Path, str]], ids: Collection[str]
+) -> tuple[str, str]:
+    """The shortest names that move a test: of its file, of its function with all rows, or of itself."""
+    file, names = old.split("::", 1)
+    other, other_names = new.split("::", 1)
+    beside = [test for _, test in orphans if test.startswith(f"{file}::")]
+    same_names = names == other_names and all(found.get(test) == other + test[len(file) :] for test in beside)
+    if len(beside) > 1 and same_names and not any(test.startswith(f"{file}::") for test in ids):
+        return file, other
+    function, renamed = old.partition("[")[0], new.partition("[")[0]
+    if _row(old) == _row(new) and not any(test.partition("[")[0] == function for test in ids):
+        return function, renamed
+    return old, new
 
 
 def renamed_from(root: Path, project: Path, test: str) -> str | None:
     """The id under which a test was recorded before it was renamed, as far as its sentences tell; None when unknown."""
+    sources = _Sources(project)
+    found = []
     for path in all_cassettes(root):
         try:
             cassette = load(path.parent, partial=True)
         except CassetteUnreadable:
             continue
         old = str(cassette.header.get("test"))
-        if cassette.header.get("kind") == "flow" or _exists(project, old):
+        if cassette.header.get("kind") == "flow" or sources.function(old) is not None:
             continue
-        if _says(project, test, _sentences(cassette)):
-            return old
-    return None
+        if sources.says(test, _sentences(cassette)):
+            found.append(old)
+    best = max(found, key=lambda old: _likeness(old, test), default=None)
+    if best is None or (len(found) > 1 and _row(best) != _row(test)):
+        return None  # of several rows, none is known to be this one
+    return best
 
 
 def _sentences(cassette: Cassette) -> list[str]:
-    return [step.sentence for step in cassette.steps]
+    """What the test's function said; what fixtures did before and after it stands elsewhere."""
+    return [step.sentence for step in cassette.steps if step.phase == "call"]
 
 
-def _says(project: Path, test: str, sentences: list[str]) -> bool:
-    """Whether the source of a test holds all of some sentences."""
-    function = _function(project, test)
-    if function is None or not sentences:
-        return False
-    texts = {
-        node.value for node in ast.walk(function) if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    return all(sentence in texts for sentence in sentences)
+class _Sources:
+    """The source of tests, each file parsed once."""
 
+    def __init__(self, project: Path) -> None:
+        self._project = project
+        self._modules: dict[str, ast.Module | None] = {}
+        self._texts: dict[str, set[str]] = {}
 
-def _exists(project: Path, test: str) -> bool:
-    return _function(project, test) is not None
+    def says(self, test: str, sentences: list[str]) -> bool:
+        """Whether the source of a test holds all of some sentences."""
+        name = test.partition("[")[0]
+        if name not in self._texts:
+            function = self.function(name)
+            nodes = ast.walk(function) if function is not None else ()
+            constants = {node.value for node in nodes if isinstance(node, ast.Constant)}
+            self._texts[name] = {value for value in constants if isinstance(value, str)}
+        return bool(sentences) and all(sentence in self._texts[name] for sentence in sentences)
 
+    def function(self, test: str) -> ast.AST | None:
+        """The definition of a test, found by its names alone."""
+        file, *names = test.partition("[")[0].split("::")
+        node: Any = self._module(file)
+        for name in names:
+            kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+            inside = node.body if node is not None else ()
+            node = next((inner for inner in inside if isinstance(inner, kinds) and inner.name == name), None)
+        return node  # type: ignore[no-any-return]
 
-def _function(project: Path, test: str) -> ast.AST | None:
-    """The definition of a test, found by its names alone."""
-    file, *names = test.partition("[")[0].split("::")
-    try:
-        node: Any = ast.parse((project / file).read_text(encoding="utf-8"))
-    except (OSError, ValueError, SyntaxError):
-        return None
-    for name in names:
-        kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-        node = next((inner for inner in node.body if isinstance(inner, kinds) and inner.name == name), None)
-        if node is None:
-            return None
-    return node  # type: ignore[no-any-return]
+    def _module(self, file: str) -> ast.Module | None:
+        if file not in self._modules:
+            try:
+                self._modules[file] = ast.parse((self._project / file).read_text(encoding="utf-8"))
+            except (OSError, ValueError, SyntaxError):
+                self._modules[file] = None
+        return self._modules[file]
 
 
 def prune(unused: Unused, root: Path) -> None:
     """Remove what is unused; the pictures that become unused by it too."""
     for folder, _ in unused.tests:
-        shutil.rmtree(folder)
-        _remove_empty(folder.parent, root)
-    for path in unused_screens(root):
-        path.unlink()
-        _remove_empty(path.parent, root)
+        _remove(folder, root)
+    if unused.damaged or not (root / SCREENS).is_dir():
+        return
+    with _locked(root):  # a recording that takes its place just now brings its pictures first
+        for path in unused_screens(root):
+            path.unlink()
+            _remove_empty(path.parent, root / SCREENS)
+
+
+def _remove(folder: Path, root: Path) -> None:
+    for path in _own(folder):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+    _remove_empty(folder, root)
 
 
 def _remove_empty(folder: Path, root: Path) -> None:
@@ -242,51 +383,89 @@ def move(root: Path, old: str, new: str) -> list[tuple[str, str]]:
     """
     if ("::" in old) != ("::" in new):
         raise BadArgument(f"{old!r} and {new!r} are not of the same kind: give two test ids, or two files.")
-    pairs = []
-    for path in all_cassettes(root):
-        test = str(load(path.parent).header["test"])
-        if test == old or test.startswith((f"{old}[", f"{old}::")):
-            pairs.append((test, new + test[len(old) :]))
+    if old == new:
+        raise BadArgument(f"{old!r} is the old name and the new one: there is nothing to move.")
+    recorded = {path.parent: str(load(path.parent).header["test"]) for path in all_cassettes(root)}
+    pairs = [
+        (folder, test, new + test[len(old) :])
+        for folder, test in recorded.items()
+        if test == old or test.startswith((f"{old}[", f"{old}::"))
+    ]
     if not pairs:
-        raise CassetteMissing(
-            f"Nothing is recorded for {old} in {root}.", "pytest-cua verify lists what is recorded, with its tests"
+        raise CassetteMissing(f"Nothing is recorded for {old} in {root}.", *_close_to(old, recorded.values()))
+    for folder, _, target in pairs:
+        _check_free(folder, cassette_folder(root, target), target)
+    for folder, test, target in pairs:
+        _move_one(root, folder, test, target)
+    _rename_flows(root, {test: target for _, test, target in pairs})
+    return [(test, target) for _, test, target in pairs]
+
+
+def _close_to(name: str, tests: Iterable[str]) -> list[str]:
+    """What may have been meant, as hints: ids, functions and files that something is recorded for."""
+    known: dict[str, None] = {}
+    for test in tests:
+        names = (test, test.partition("[")[0]) if "::" in name else (test.partition("::")[0],)
+        known |= dict.fromkeys(names)
+    close = difflib.get_close_matches(name, known, n=3)
+    if close:
+        return [f"did you mean {' or '.join(map(shell_quoted, close))}?"]
+    few = f"recorded are {', '.join(list(known)[:5])}{' ...' if len(known) > 5 else ''}"
+    return [few] if known else ["nothing is recorded there at all: --cassettes names another folder"]
+
+
+def _check_free(source: Path, target: Path, test: str) -> None:
+    """Nothing of the new test's may be lost, and nobody may be writing into the old one's folder.
+
+    Raises:
+        BadArgument: It would be.
+    """
+    if source == target:
+        return
+    if (target / FILE).exists():
+        raise BadArgument(
+            f"There is a recording of {test} already: {target}.",
+            "remove it first if the old one is to take its place",
         )
-    for _, target in pairs:
-        if (cassette_folder(root, target) / FILE).exists():
+    for path in _own(source):
+        if (target / path.name).exists():
             raise BadArgument(
-                f"There is a recording of {target} already: {cassette_folder(root, target)}.",
-                "remove it first if the old one is to take its place",
+                f"{target / path.name} exists already, and {path} would take its place.",
+                "remove the one that is not wanted",
             )
-    for test, target in pairs:
-        _move_one(root, test, target)
-    _rename_flows(root, dict(pairs))
-    return pairs
+    with suppress(FileNotFoundError), (source / RECORDING / "lock").open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BadArgument(f"A run is recording in {source} just now.", "wait for it to end") from None
 
 
-def _move_one(root: Path, old: str, new: str) -> None:
-    source, target = cassette_folder(root, old), cassette_folder(root, new)
+def _move_one(root: Path, source: Path, old: str, new: str) -> None:
+    target = cassette_folder(root, new)
     target.mkdir(parents=True, exist_ok=True)
 
     def renamed(line: Line) -> Line:
-        return {**line, "test": new} if line["type"] == "header" else line
+        return {**line, "test": new} if line["type"] == "header" and line["test"] == old else line
 
     rewrite(source, target, root, renamed)
-    for path in sorted(source.iterdir()):
-        if path.name not in (FILE, PAGE, RECORDING):
-            path.replace(target / path.name)
+    if source != target:  # else it was moved by hand, and only its lines name the old test
+        for path in _own(source):
+            if path.name not in (FILE, PAGE):
+                path.replace(target / path.name)
     for kept in kept_recordings(target):
-        rewrite(kept, kept, root, renamed)
-    shutil.rmtree(source)
-    _remove_empty(source.parent, root)
+        with suppress(CassetteUnreadable):  # not one whole line: nothing in it names a test
+            rewrite(kept, kept, root, renamed)
+    if source != target:
+        _remove(source, root)
 
 
 def _rename_flows(root: Path, names: dict[str, str]) -> None:
     def renamed(line: Line) -> Line:
         return {**line, "flow": names.get(line["flow"], line["flow"])} if line["type"] == "flow" else line
 
-    for path in all_cassettes(root):
-        if any(line["flow"] in names for line in load(path.parent).flows):
-            rewrite(path.parent, path.parent, root, renamed)
+    for cassette in [*(load(path.parent) for path in all_cassettes(root)), *_kept_aside(root)]:
+        if any(line["flow"] in names for line in cassette.flows):
+            rewrite(cassette.folder, cassette.folder, root, renamed)
 
 
 def rewrite(source: Path, target: Path, root: Path, change: Callable[[Line], Line]) -> None:
@@ -349,48 +528,90 @@ def verify(root: Path, *, max_age: int | None = None) -> tuple[list[str], list[s
     problems: list[str] = []
     notes: list[str] = []
     seen: dict[str, Path] = {}
+    is_whole = True
     for path in all_cassettes(root):
         try:
-            finish_swap(path.parent)
             cassette = load(path.parent)
             cassette.root = root
             problems += _problems(cassette, root, seen)
             age = age_in_days(cassette)
             if max_age is not None and age >= max_age:
-                problems.append(f"{path}: recorded {age} days ago, and cua_max_age is {max_age} days")
+                again = f"pytest --cua-mode=record {shell_quoted(str(cassette.header['test']))}"
+                problems.append(f"{path}: recorded {age} days ago, and cua_max_age is {max_age} days: {again}")
             if (gone := retired(str(cassette.header["model"]))) is not None:
                 notes.append(f"{path}: recorded with {cassette.header['model']}, {gone}")
         except CassetteUnreadable as error:
+            is_whole = False
             problems.append(str(error))
     for kept in sorted(folder for path in root.rglob(FILE) for folder in [path.parent] if folder.name.startswith(".")):
         notes.append(f"kept aside, not committed: {kept}")
-    if screens := unused_screens(root):
-        notes.append(f"{len(screens)} pictures that no cassette shows ({_size(screens)}): pytest-cua prune")
-    if all_cassettes(root) and not (root / ".gitattributes").exists():
-        problems.append(
-            f"{root / '.gitattributes'} is missing: git may convert line ends; the next recording writes it"
-        )
+    if is_whole and (screens := unused_screens(root)):
+        notes.append(f"{_counted(screens, 'picture')} that no cassette shows ({_size(screens)}): pytest-cua prune")
+    if all_cassettes(root):
+        problems += _attributes(root / ".gitattributes")
     return problems, notes
+
+
+def _attributes(path: Path) -> Iterator[str]:
+    """What is wrong with what git is told."""
+    again = f"git checkout -- {path}, or record any test, which writes it"
+    if not path.exists():
+        yield f"{path} is missing, so git may convert line ends and merge recordings line by line: {again}"
+    elif FILE not in path.read_text(encoding="utf-8", errors="replace"):
+        yield f"{path} does not speak of {FILE}, so git may convert line ends and merge it line by line: {again}"
 
 
 def _problems(cassette: Cassette, root: Path, seen: dict[str, Path]) -> Iterator[str]:
     test = str(cassette.header.get("test"))
+    quoted = shell_quoted(test)
     if test in seen:
-        yield f"{cassette.file}: {test} is recorded in {seen[test]} too"
-    seen[test] = cassette.file
-    if cassette.folder != cassette_folder(root, test):
-        yield f"{cassette.file}: it is of {test}, whose recording belongs into {cassette_folder(root, test)}"
-    for check in (_check_beside, _check_pictures, _check_files):
-        try:
-            check(cassette)
-        except CassetteUnreadable as error:
-            yield str(error)
+        yield f"{cassette.file}: {test} is recorded in {seen[test]} too: remove the folder that is not wanted"
+    seen.setdefault(test, cassette.file)
+    place = cassette_folder(root, test)
+    if cassette.folder != place:
+        yield (
+            f"{cassette.file}: it is of {test}, whose recording belongs into {place}: move the folder there, "
+            f"or if the test was renamed: pytest-cua move {quoted} NEW"
+        )
+    aside = cassette.folder / RECORDING
+    if not (aside / FILE).exists() and ((aside / PAGE).exists() or (aside / HTTP).exists()):
+        yield f"{aside}: a run was killed while this recording took its place; a replay finishes that: pytest {quoted}"
+        return
+    yield from _beside(cassette)
+    yield from _pictures_and_files(cassette)
+    for hit in scan_folder(cassette.folder, allowed=(test,)):
+        yield f"a secret: {hit}: make it invalid, then record again: pytest --cua-mode=record {quoted}"
+
+
+def _beside(cassette: Cassette) -> Iterator[str]:
     page = cassette.folder / PAGE
+    try:
+        check_beside(cassette)
+    except CassetteUnreadable as error:
+        yield str(error)
+        return
     if not page.exists():
-        yield f"{page} is missing: pytest-cua show --write {cassette.folder}"
+        yield f"{page} is missing: pytest-cua show --write {shell_quoted(str(cassette.folder))}"
     elif cassette.header.get("plugin") == version("pytest-cua") and page.read_bytes() != page_of(cassette):
-        yield f"{page} does not say what {FILE} says: pytest-cua show --write {cassette.folder}"
-    yield from (f"a secret: {hit}" for hit in scan_folder(cassette.folder, allowed=(test,)))
+        yield f"{page} does not say what {FILE} says: pytest-cua show --write {shell_quoted(str(cassette.folder))}"
+
+
+def _pictures_and_files(cassette: Cassette) -> Iterator[str]:
+    from pytest_cua.cassette.player import stored_file, stored_screen
+
+    checks: list[tuple[Callable[[Cassette, str], Any], set[str]]] = [
+        (stored_screen, cassette.screens()),
+        (stored_file, cassette.files()),
+    ]
+    for check, keys in checks:
+        for key in sorted(keys):
+            try:
+                check(cassette, key)
+            except CassetteUnreadable as error:
+                yield str(error)
+    for path in sorted((cassette.folder / FILES).glob("*")):
+        if path.stem not in cassette.files():
+            yield f"{path} belongs to no line of {cassette.file}: rm {shell_quoted(str(path))}"
 
 
 def page_of(cassette: Cassette) -> bytes:
@@ -398,27 +619,6 @@ def page_of(cassette: Cassette) -> bytes:
     from pytest_cua.cassette.review import steps_markdown  # loads the SDK, which a run without us need not pay for
 
     return steps_markdown(cassette).encode("utf-8", "backslashreplace")
-
-
-def _check_beside(cassette: Cassette) -> None:
-    check_beside(cassette)
-
-
-def _check_pictures(cassette: Cassette) -> None:
-    from pytest_cua.cassette.player import stored_screen
-
-    for key in sorted(cassette.screens()):
-        stored_screen(cassette, key)
-
-
-def _check_files(cassette: Cassette) -> None:
-    from pytest_cua.cassette.player import stored_file
-
-    for key in sorted(cassette.files()):
-        stored_file(cassette, key)
-    for path in (cassette.folder / FILES).glob("*") if (cassette.folder / FILES).is_dir() else ():
-        if path.stem not in cassette.files():
-            raise CassetteUnreadable(f"{path} belongs to no line of {cassette.file}.", f"rm {path}")
 
 
 def age_in_days(cassette: Cassette) -> int:
@@ -451,11 +651,12 @@ def retired(model: str) -> str | None:
 MIGRATIONS: dict[int, Callable[[list[Line]], list[Line]]] = {}
 
 
-def migrate(path: Path) -> list[tuple[Path, int]]:
+def migrate(path: Path, root: Path) -> list[tuple[Path, int]]:
     """Bring every recording in a folder up to the format of today; a page is written with each.
 
     Args:
-        path: The folder of all cassettes, or of one.
+        path: The folder of one recording, or of several.
+        root: The folder of all cassettes.
 
     Returns:
         The files that were changed, with the format they had.
@@ -478,8 +679,8 @@ def migrate(path: Path) -> list[tuple[Path, int]]:
                 )
             lines = MIGRATIONS[number](lines)
         lines[0] = {**lines[0], "format": FORMAT}
-        root = path if file.parent != path else load_root(file.parent)
-        write_lines(lines, file.parent, root, page=(file.parent / PAGE).exists())
+        above = root if file.is_relative_to(root) else load_root(file.parent)
+        write_lines(lines, file.parent, above, page=(file.parent / PAGE).exists())
         changed.append((file, was))
     return changed
 
@@ -489,9 +690,8 @@ def load_root(folder: Path) -> Path:
     return Cassette(folder, {}, [], [], {}).root
 
 
-def write_page(folder: Path) -> Path:
+def write_page(folder: Path, root: Path) -> Path:
     """Write the page of a recording anew, and let its footer name it; returns its path."""
-    root = load_root(folder)
     lines = [{k: v for k, v in line.items() if k != "sum"} for line in load(folder).lines]
     write_lines(lines, folder, root, page=True)
     return folder / PAGE

@@ -54,6 +54,8 @@ class Tape:
         self._secrets = environment_secrets()  # the variables of now, and every Secret, also of later
         self._lock = threading.RLock()  # a thread of the test may look at the desktop while a step goes on
         self._keys: dict[int, str | None] = {}
+        self._last_pixels: tuple[tuple[int, int], bytes] = ((0, 0), b"")
+        self._last_key = ""
         self._counts = dict.fromkeys(("steps", "turns", "actions"), 0)
 
     # ------------------------------------------------------------------ lines
@@ -159,11 +161,19 @@ class Tape:
 
     def picture(self, image: Image.Image, key: str | None = None) -> str:
         """Store a picture and return its key."""
-        key = key or screens.content_key(image)
         with self._lock:
+            if key is None:
+                rgb = screens.load(image)
+                key = self._key_of(rgb.size, rgb.tobytes())
             if not self.writer.has_screen(key):
                 self.writer.add_screen(key, screens.to_webp(image))
         return key
+
+    def _key_of(self, size: tuple[int, int], pixels: bytes) -> str:
+        """The key of a picture; most are the one before once more, which costs less to see than to hash."""
+        if (size, pixels) != self._last_pixels:
+            self._last_pixels, self._last_key = (size, pixels), screens.key_of_pixels(size, pixels)
+        return self._last_key
 
     def file(self, data: bytes) -> str:
         """Store bytes, secrets taken out, and return their key."""
@@ -173,9 +183,20 @@ class Tape:
         """The key of a base64 picture in a request; None leaves what is no picture as it is."""
         fingerprint = hash(data)
         if fingerprint not in self._keys:
-            image = decoded_picture(data)
-            self._keys[fingerprint] = self.picture(image) if image is not None else None
+            self._keys[fingerprint] = self._request_key(data)
         return self._keys[fingerprint]
+
+    def _request_key(self, data: str) -> str | None:
+        content = decoded_bytes(data)
+        if content is None:
+            return None
+        with self._lock:
+            # a screenshot of the harness was kept a moment ago, so it need not be decoded
+            known = screens.pixels_of_png(content)
+            if known is not None and self.writer.has_screen(key := self._key_of(*known)):
+                return key
+            image = decoded_picture(content)
+            return self.picture(image) if image is not None else None
 
     def request_file(self, data: str) -> str | None:
         """The key of a base64 document in a request."""

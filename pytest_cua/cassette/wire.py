@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import binascii
-import io
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 from urllib.parse import urlencode
@@ -23,6 +22,7 @@ from pytest_cua.errors import BadArgument
 # what a reply may bring besides its body: nothing that says whose key it was
 REPLY_HEADERS = ("content-type", "request-id", "retry-after")
 _RETRYABLE = (408, 409, 429)  # and everything from 500: what the SDK asks again (`_should_retry`)
+_SCALARS = frozenset((str, int, float, bool, type(None)))
 CLOSED = "closed"  # why a stream has no end: its reader had enough
 
 
@@ -46,31 +46,30 @@ def plain(value: Any, image: Callable[[str, str], str | None], file: Callable[[s
         image: Takes the base64 data and the media type, gives the key, or None to leave the picture as it is.
         file: The same for a document's data.
     """
-    if hasattr(value, "to_dict"):
+    kind = type(value)  # a whole history is walked through with every request: what is usual is told by its class
+    if kind in _SCALARS:
+        return value
+    if kind is not dict and hasattr(value, "to_dict"):
         value = value.to_dict(mode="json")
-    if isinstance(value, Mapping):
-        source = value.get("source")
-        if (
-            value.get("type") in ("image", "document")
-            and isinstance(source, Mapping)
-            and source.get("type") == "base64"
-        ):
+    if kind is dict or isinstance(value, Mapping):
+        source = value.get("source") if value.get("type") in ("image", "document") else None
+        if isinstance(source, Mapping) and source.get("type") == "base64":
             is_image = value["type"] == "image"
             key = image(source["data"], source["media_type"]) if is_image else file(source["data"]) if file else None
             if key is not None:
                 rest = {name: plain(item, image, file) for name, item in value.items() if name != "source"}
                 return {**rest, "media_type": source["media_type"], "screen" if is_image else "file": key}
-        return {name: plain(item, image, file) for name, item in value.items()}
+        return {n: item if type(item) in _SCALARS else plain(item, image, file) for n, item in value.items()}
     if isinstance(value, (list, tuple)) or hasattr(value, "__next__"):
         return [plain(item, image, file) for item in value]
     return value
 
 
-def decoded_picture(data: str) -> Image.Image | None:
-    """The picture in base64 data, None when it is none."""
+def decoded_picture(content: bytes) -> Image.Image | None:
+    """The picture in the bytes of a file, None when it is none."""
     try:
-        return screens.load(Image.open(io.BytesIO(base64.b64decode(data, validate=True))))
-    except (binascii.Error, OSError, ValueError, BadArgument):
+        return screens.decode(content, "in a request")
+    except BadArgument:
         return None
 
 
@@ -109,12 +108,16 @@ class Request:
         messages = whole.pop("messages", None)
         return cls(request.method.lower(), path, whole, messages if isinstance(messages, list) else [])
 
+    def mapped(self, change: Callable[[Any], Any]) -> Request:
+        """The request with another value for each of its own."""
+        return Request(self.method, self.path, change(self.params), change(self.messages))
+
 
 class History:
     """Tells, request by request, which messages of a conversation are new."""
 
     def __init__(self) -> None:
-        self.sent: list[str] = []
+        self.sent: list[Any] = []
         self._reply: str | None = None
 
     def new_messages(self, messages: list[Any]) -> tuple[int, list[Any]]:
@@ -122,9 +125,8 @@ class History:
 
         Claude's own last reply among them is named, not repeated.
         """
-        texts = [canonical(message) for message in messages]
-        keep = common_start(self.sent, texts)
-        self.sent = texts
+        keep = common_start(self.sent, messages)
+        self.sent = messages
         return keep, [self._named(message) for message in messages[keep:]]
 
     def _named(self, message: Any) -> Any:
@@ -138,7 +140,7 @@ class History:
         self._reply = canonical(body.get("content")) if isinstance(body, Mapping) else None
 
 
-def common_start(first: list[str], second: list[str]) -> int:
+def common_start(first: Sequence[Any], second: Sequence[Any]) -> int:
     """How many items two lists have in common from their start on."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((index for index, (a, b) in pairs if a != b), min(len(first), len(second)))

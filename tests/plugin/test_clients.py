@@ -72,7 +72,7 @@ SCRIPT = answer
 def cua_client(monkeypatch):
     with ScriptedClaude(SCRIPT) as claude:
         monkeypatch.setenv("ANTHROPIC_BASE_URL", claude.base_url)
-        monkeypatch.setenv("ANTHROPIC_API_KEY", KEY)
+        monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-a-key-of-nobody")
         yield anthropic.Anthropic(max_retries=0)
 """
 
@@ -133,6 +133,19 @@ assert app.ask("five").startswith("You said: five")
     page = (app.folder("test_it", "test_it") / "steps.md").read_text()
     assert "## Conversation 2 of the code under test (Anthropic)" in page
     assert "- asked: three" in page
+    replays(app)
+
+
+def test_values_of_params_do_not_age_what_was_asked(app: Any) -> None:
+    body = """
+cua.do("Look for {order}", params={"order": "4711-A"})
+assert app.ask("What is with 4711-A?").startswith("You said: What is with ")
+assert len(app.chat("And 4711-A?", "Sure of 4711-A?")) == 2
+"""
+    asked(app, body)
+    app.record().assert_outcomes(passed=1)
+    assert "What is with {order}?" in json.dumps(turns(app))
+    asked(app, body.replace("4711-A", "4712-BB"))
     replays(app)
 
 

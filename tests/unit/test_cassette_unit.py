@@ -1,36 +1,63 @@
-"""The cassette without a desktop: lines that notice every change, files that are never lost, names that never meet."""
+"""The files of cassettes: names that never meet, recordings that are never lost, and no secret in any of them."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from pytest_cua import screens
-from pytest_cua.cassette.format import FILE, canonical, load, seal, to_text
-from pytest_cua.cassette.match import first_difference, harness_view
-from pytest_cua.cassette.recorder import Conversation, Recorder, plain
-from pytest_cua.cassette.redact import environment_secrets, redact
+from pytest_cua import Secret, screens, secrets
+from pytest_cua.cassette.format import FILE, FILES, SCREENS, load, read_lines, shared_screen
+from pytest_cua.cassette.player import stored_file, stored_screen
+from pytest_cua.cassette.recorder import Recorder
+from pytest_cua.cassette.redact import environment_secrets, redact, redact_text
 from pytest_cua.cassette.store import (
     FAILED,
+    GIT_ATTRIBUTES,
+    HTTP,
+    PAGE,
     RECORDING,
+    UNFINISHED,
     CassetteWriter,
     adopt,
+    all_cassettes,
     cassette_folder,
+    digest_of,
+    file_key,
+    finish_swap,
+    is_adoptable,
+    kept_recordings,
     load_cassette,
-    prune_unreferenced,
+    wait_for_recording,
+    write_git_attributes,
 )
-from pytest_cua.errors import BadArgument, CassetteMissing, CassetteUnreadable, CassetteUnwritable
+from pytest_cua.cassette.tape import Tape
+from pytest_cua.cassette.wire import History, Reply, Request, plain
+from pytest_cua.errors import BadArgument, CassetteMissing, CassetteUnreadable, CassetteUnwritable, SecretLeaked
 from pytest_cua.trace import Action, Run, Step
 
 TEST = "tests/test_a.py::test_a"
+OTHER = "tests/test_a.py::test_b"
 PICTURE = Image.new("RGB", (8, 8), "red")
+KEY = screens.content_key(PICTURE)
 quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@pytest.fixture(autouse=True)
+def _forgotten() -> Iterator[None]:
+    """A Secret is known for as long as its process lives: those of these tests must not hide words in others."""
+    made = dict(secrets._made)
+    yield
+    secrets._made.clear()
+    secrets._made.update(made)
 
 
 def lines_of(*, text: str = "hello", picture: str = "", test: str = TEST) -> list[dict[str, Any]]:
@@ -64,7 +91,7 @@ def lines_of(*, text: str = "hello", picture: str = "", test: str = TEST) -> lis
             "input": {},
             "before": picture,
         },
-        {"type": "end", "step": 1, "outcome": "done", "summary": text},
+        {"type": "end", "step": 1, "outcome": "done", "summary": text, "observations": []},
         {
             "type": "observation",
             "number": 1,
@@ -74,156 +101,60 @@ def lines_of(*, text: str = "hello", picture: str = "", test: str = TEST) -> lis
             "subject": "a.txt",
             "value": {"text": text},
         },
-        {"type": "footer", "steps": 1, "turns": 1, "actions": 1, "observations": 1},
+        {"type": "footer", "steps": 1, "turns": 1, "actions": 1, "observations": 1, "files": {}},
     ]
 
 
-def write_whole(folder: Path, **options: Any) -> CassetteWriter:
-    writer = CassetteWriter(folder)
-    key = screens.content_key(PICTURE)
-    writer.add_screen(key, screens.to_webp(PICTURE))
-    for line in lines_of(picture=key, **options):
+def write_whole(root: Path, *, test: str = TEST, colour: str = "red", **options: Any) -> CassetteWriter:
+    """A recording to its end, not yet in its place."""
+    writer = CassetteWriter(cassette_folder(root, test), root)
+    picture = Image.new("RGB", (8, 8), colour)
+    key = screens.content_key(picture)
+    writer.add_screen(key, screens.to_webp(picture))
+    for line in lines_of(picture=key, test=test, **options):
         writer.write(line)
     return writer
+
+
+def tape_of(root: Path, *, test: str = TEST, **header: Any) -> Tape:
+    writer = CassetteWriter(cassette_folder(root, test), root)
+    return Tape(writer, header={**lines_of(test=test)[0], **header}, run=Run(test=test, mode="record"))
+
+
+def say(tape: Tape, text: str, reply: Reply | None = None) -> None:
+    """One conversation of one turn."""
+    tape.replied("scripted")
+    tape.write({"type": "conversation", "conversation": 1, "client": "Anthropic"})
+    asked = Request("post", "/v1/messages", {"model": "m"}, [{"role": "user", "content": text}])
+    answer = reply or Reply(200, {"content": [{"type": "text", "text": text}]})
+    tape.turn({"conversation": 1, "turn": 1}, History(), asked, answer, waited_ms=1, attempts=[])
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with a good recording."""
-    folder = cassette_folder(tmp_path, TEST)
-    write_whole(folder).commit()
-    return folder
+    write_whole(tmp_path).commit()
+    return cassette_folder(tmp_path, TEST)
 
 
-def parsed(raw: bytes) -> list[Any]:
-    return [json.loads(line) for line in raw.split(b"\n") if line.strip()]
-
-
-# ------------------------------------------------------------------ lines
-
-
-def test_each_digest_depends_on_every_line_before_it() -> None:
-    first, second = seal({"type": "a"}, ""), seal({"type": "b"}, "")
-    assert first["sum"] != second["sum"]
-    assert seal({"type": "c"}, first["sum"])["sum"] != seal({"type": "c"}, second["sum"])["sum"]
-    assert seal(first, "") == first  # an own sum is no part of what is summed
-    assert len(first["sum"]) == 16
-
-
-json_values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
-    max_leaves=12,
-)
-
-
-@quick
-@given(st.dictionaries(st.text(), json_values, max_size=5))
-@example({"a": "\u2028 \u2029 \x85 \x0b \x0c \x1c"})
-@example({"a": "\ud800 lone", "\udfff": 1})
-@example({"a": '"\\\n\r\t\0'})
-def test_a_line_is_one_line_and_gives_back_what_it_was_made_of(value: dict[str, Any]) -> None:
-    sealed = seal({"type": "x", "value": value}, "0")
-    raw = to_text(sealed).encode()
-    assert b"\n" not in raw
-    assert b"\r" not in raw
-    assert not any(mark in raw.decode() for mark in "\u2028\u2029")
-    again = json.loads(raw)
-    assert again == sealed
-    assert seal(again, "0") == sealed
-
-
-@quick
-@given(data=st.data())
-def test_a_changed_line_is_noticed(folder: Path, data: st.DataObject) -> None:
-    good = (folder / FILE).read_bytes()
-    lines = parsed(good)
-    number = data.draw(st.integers(0, len(lines) - 1))
-    place = data.draw(st.sampled_from(sorted(lines[number])))
-    other = data.draw(json_values)
-    if canonical(lines[number][place]) == canonical(other):
-        return
-    lines[number][place] = other
-    try:
-        (folder / FILE).write_text("".join(to_text(line) + "\n" for line in lines), encoding="utf-8")
-        with pytest.raises(CassetteUnreadable):
-            load(folder)
-    finally:
-        (folder / FILE).write_bytes(good)
-
-
-@quick
-@given(data=st.data())
-def test_a_changed_byte_is_noticed_or_changes_nothing(folder: Path, data: st.DataObject) -> None:
-    good = (folder / FILE).read_bytes()
-    at = data.draw(st.integers(0, len(good) - 1))
-    bad = good[:at] + bytes([data.draw(st.integers(0, 255))]) + good[at + 1 :]
-    try:
-        (folder / FILE).write_bytes(bad)
-        try:
-            load(folder)
-        except CassetteUnreadable as error:
-            assert str(folder / FILE) in error.message
-            assert error.hints
-        else:
-            assert parsed(bad) == parsed(good)
-    finally:
-        (folder / FILE).write_bytes(good)
-
-
-def test_lines_left_out_doubled_or_exchanged_are_noticed(folder: Path) -> None:
-    good = (folder / FILE).read_bytes().splitlines(keepends=True)
-    for at in range(len(good) - 1):
-        without = good[:at] + good[at + 1 :]
-        doubled = good[: at + 1] + good[at:]
-        exchanged = [*good[:at], good[at + 1], good[at], *good[at + 2 :]]
-        for lines in (without, doubled, exchanged):
-            (folder / FILE).write_bytes(b"".join(lines))
-            with pytest.raises(CassetteUnreadable):
-                load(folder)
-
-
-def test_a_file_cut_at_any_byte_is_never_loaded(folder: Path) -> None:
-    good = (folder / FILE).read_bytes()
-    for length in range(len(good.rstrip(b"\n"))):
-        (folder / FILE).write_bytes(good[:length])
-        with pytest.raises(CassetteUnreadable):
-            load(folder)
-
-
-@pytest.mark.parametrize(
-    ("edit", "complaint"),
-    [
-        (lambda raw: b"", "it is empty"),
-        (lambda raw: b"<<<<<<< HEAD\n" + raw, "line 1 is a merge conflict"),
-        (lambda raw: raw.replace(b"\n", b"\n=======\n", 1), "line 2 is a merge conflict"),
-        (lambda raw: b"[1]\n" + raw, "line 1 is no JSON object"),
-        (lambda raw: raw.partition(b"\n")[2], "its first line is no header"),
-        (
-            lambda raw: raw.replace(b'"format": 1', b'"format": 99'),
-            "it has format 99 and this version of pytest-cua reads format 1",
-        ),
-        (lambda raw: raw.replace(b'"type": "end"', b'"type": "finis"'), "line 6 has the unknown type 'finis'"),
-        (lambda raw: raw[: raw.rindex(b'{"type": "footer"')], "it has no footer"),
-        (lambda raw: b"\xff\xfe\x00" + raw, "line 1 is no whole JSON object"),
-    ],
-)
-def test_what_is_wrong_with_a_file_is_said_with_the_next_step(folder: Path, edit: Any, complaint: str) -> None:
-    (folder / FILE).write_bytes(edit((folder / FILE).read_bytes()))
-    with pytest.raises(CassetteUnreadable) as caught:
-        load(folder)
-    assert complaint in caught.value.message
-    assert any("git checkout" in hint or "--cua-mode=record" in hint for hint in caught.value.hints)
-
-
-def test_a_whole_recording_is_read_back(folder: Path) -> None:
-    cassette = load_cassette(folder.parents[2], TEST)
+def test_a_whole_recording_is_read_back(folder: Path, tmp_path: Path) -> None:
+    cassette = load_cassette(tmp_path, TEST)
     assert [step.sentence for step in cassette.steps] == ["hello"]
     assert cassette.steps[0].turns[0].params == {"model": "m", "max_tokens": 3}
     assert isinstance(cassette.steps[0].turns[0].actions["t1"], Action)
     assert cassette.steps[0].end["outcome"] == "done"
-    assert cassette.referenced() == {screens.content_key(PICTURE)}
+    assert cassette.screens() == {KEY}
+    assert cassette.files() == set()
     assert cassette.step(2) is None
+    assert screens.content_key(stored_screen(cassette, KEY)) == KEY
+    assert cassette.sum == cassette.lines[-1]["sum"]
+    assert cassette.broken is None
+    without = [{name: value for name, value in line.items() if name != "sum"} for line in cassette.lines]
+    assert read_lines(folder / FILE) == without
 
 
 # ------------------------------------------------------------------ folders
@@ -233,6 +164,7 @@ def test_a_folder_mirrors_the_path_of_the_test(tmp_path: Path) -> None:
     assert cassette_folder(tmp_path, "tests/shop/test_order.py::TestCart::test_total") == (
         tmp_path / "tests/shop/test_order/TestCart.test_total"
     )
+    assert cassette_folder(tmp_path, "flows/tests/conftest.py::login") == tmp_path / "flows/tests/conftest/login"
     with pytest.raises(BadArgument, match="is no test id"):
         cassette_folder(tmp_path, "tests/test_a.py")
 
@@ -284,121 +216,415 @@ def test_two_rows_never_share_a_folder(first: str, second: str) -> None:
     assert all(folder.parent == root / "t" for folder in folders)
 
 
+def test_all_cassettes_are_found_and_nothing_else_is(tmp_path: Path) -> None:
+    tests = ["tests/test_a.py::test_a", "screens/ab/test_a.py::test_a", "test_b.py::test_b", "flows.py::login"]
+    for test in tests:
+        write_whole(tmp_path, test=test).commit()
+    write_whole(tmp_path, test="test_b.py::test_kept").keep_aside()
+    (tmp_path / "test_b/test_b/baselines").mkdir()
+    (tmp_path / "test_b/test_b/baselines" / FILE).write_text("")
+    underway = write_whole(tmp_path, test="test_b.py::test_underway")
+    # a folder named as one of pictures is one of pictures: such a test has no luck
+    wanted = {cassette_folder(tmp_path, test) / FILE for test in tests if "/ab/" not in test}
+    assert set(all_cassettes(tmp_path)) == wanted
+    underway.destroy()
+
+
 # ------------------------------------------------------------------ writing
 
 
 def test_nothing_is_taken_for_a_recording_before_it_is_committed(tmp_path: Path) -> None:
     folder = cassette_folder(tmp_path, TEST)
-    writer = write_whole(folder)
+    writer = write_whole(tmp_path)
     assert not (folder / FILE).exists()
-    writer.commit()
-    assert sorted(path.name for path in folder.iterdir()) == [FILE, "screens"]
+    assert names(tmp_path / SCREENS) == []
+    size = writer.commit()
+    assert writer.is_committed
+    assert names(folder) == [FILE]
+    assert names(tmp_path / SCREENS) == [f"{KEY[:2]}/{KEY}.webp"]
+    assert size == shared_screen(tmp_path, KEY).stat().st_size
     assert load(folder).footer["turns"] == 1
 
 
-def test_a_recording_that_cannot_be_replayed_never_replaces_one_that_can(folder: Path) -> None:
+def test_each_line_is_on_the_disk_once_it_is_written(tmp_path: Path) -> None:
+    writer = CassetteWriter(cassette_folder(tmp_path, TEST), tmp_path)
+    for number, line in enumerate(lines_of(), start=1):
+        writer.write(line)
+        read = load(writer.aside, partial=True)
+        assert len(read.lines) == number
+        assert (read.broken is None) == (line["type"] == "footer")
+    writer.destroy()
+
+
+def test_a_recording_that_cannot_be_replayed_never_replaces_one_that_can(folder: Path, tmp_path: Path) -> None:
     before = (folder / FILE).read_bytes()
-    writer = CassetteWriter(folder)
+    writer = CassetteWriter(folder, tmp_path)
     for line in lines_of(text="new")[:-1]:  # no footer
         writer.write(line)
     with pytest.raises(CassetteUnreadable):
         writer.commit()
+    assert not writer.is_committed
     assert (folder / FILE).read_bytes() == before
+    write_whole(tmp_path, text="next").commit()  # what was paid for is kept by the next recording
+    assert load(folder / FAILED, partial=True).steps[0].sentence == "new"
 
 
-def test_what_failed_is_kept_and_can_be_adopted(folder: Path) -> None:
-    kept = write_whole(folder, text="kept").keep_aside()
+def test_what_failed_is_kept_and_can_be_adopted(folder: Path, tmp_path: Path) -> None:
+    kept = write_whole(tmp_path, text="kept", colour="blue").keep_aside()
     assert kept == folder / FAILED
+    assert is_adoptable(kept)
+    assert kept_recordings(folder) == [kept]
     assert load(folder).steps[0].sentence == "hello"
     assert (kept / ".gitignore").read_text() == "*\n"
-    assert adopt(folder).steps[0].sentence == "kept"
+    blue = screens.content_key(Image.new("RGB", (8, 8), "blue"))
+    assert names(kept) == [".gitignore", FILE, f"screens/{blue}.webp"]
+    stored_screen(load(kept), blue)  # in its own folder
+    assert not shared_screen(tmp_path, blue).exists()
+    assert adopt(folder, tmp_path).steps[0].sentence == "kept"
+    assert names(tmp_path / SCREENS) == [f"{blue[:2]}/{blue}.webp"]  # that of the old one went
     assert not kept.exists()
     with pytest.raises(CassetteMissing):
-        adopt(folder)
+        adopt(folder, tmp_path)
 
 
-def test_a_recording_that_ends_inside_a_step_is_not_adopted(folder: Path) -> None:
-    writer = CassetteWriter(folder)
+def test_a_recording_that_ends_inside_a_step_is_not_adopted(folder: Path, tmp_path: Path) -> None:
+    writer = CassetteWriter(folder, tmp_path)
     for line in lines_of(text="half"):
         if line["type"] != "end":
             writer.write(line)
-    writer.keep_aside()
-    with pytest.raises(CassetteUnreadable, match="ends inside step 1"):
-        adopt(folder)
+    kept = writer.keep_aside()
+    assert kept is not None
+    assert not is_adoptable(kept)
+    with pytest.raises(CassetteUnreadable, match="ends inside step 1") as caught:
+        adopt(folder, tmp_path)
+    assert any("--cua-from-step=1" in hint for hint in caught.value.hints)
     assert load(folder).steps[0].sentence == "hello"
+
+
+def test_a_worse_recording_does_not_take_the_place_of_a_kept_one(folder: Path, tmp_path: Path) -> None:
+    good = write_whole(tmp_path, text="good").keep_aside()
+    writer = CassetteWriter(folder, tmp_path)
+    for line in lines_of(text="half")[:4]:
+        writer.write(line)
+    assert writer.keep_aside() == folder / UNFINISHED
+    assert good is not None
+    assert load(good).steps[0].sentence == "good"
+    assert kept_recordings(folder) == [good, folder / UNFINISHED]
 
 
 def test_what_asked_no_model_is_not_kept(tmp_path: Path) -> None:
     folder = cassette_folder(tmp_path, TEST)
-    writer = CassetteWriter(folder)
+    writer = CassetteWriter(folder, tmp_path)
     writer.write(lines_of()[0])
     assert writer.keep_aside() is None
     assert not folder.exists()
     writer.write({"type": "observation"})  # a fixture that goes on
-    writer.add_screen("0" * 32, b"")
+    writer.add_screen("0" * 16, b"")
     assert not folder.exists()
 
 
-def test_two_writers_of_one_test_are_refused_and_the_first_is_unharmed(folder: Path) -> None:
-    first = write_whole(folder, text="first")
+def test_two_writers_of_one_test_are_refused_and_the_first_is_unharmed(folder: Path, tmp_path: Path) -> None:
+    first = write_whole(tmp_path, text="first")
     for _ in range(2):
-        with pytest.raises(CassetteUnwritable, match="Another run is recording this test"):
-            CassetteWriter(folder)
+        with pytest.raises(CassetteUnwritable, match="Another run is recording this test") as caught:
+            CassetteWriter(folder, tmp_path)
+        assert caught.value.hints
     first.commit()
     assert load(folder).steps[0].sentence == "first"
-    write_whole(folder, text="second").commit()
+    write_whole(tmp_path, text="second").commit()
     assert load(folder).steps[0].sentence == "second"
+
+
+def test_two_tests_record_at_once(tmp_path: Path) -> None:
+    first, second = (write_whole(tmp_path, test=test, text=test) for test in (TEST, OTHER))
+    second.commit()
+    first.commit()
+    assert names(tmp_path / SCREENS) == [f"{KEY[:2]}/{KEY}.webp"]
+    for test in (TEST, OTHER):
+        cassette = load_cassette(tmp_path, test)
+        assert cassette.steps[0].sentence == test
+        stored_screen(cassette, KEY)
+
+
+def test_who_waits_for_a_recording_goes_on_when_it_has_ended(tmp_path: Path) -> None:
+    folder = cassette_folder(tmp_path, TEST)
+    assert not wait_for_recording(folder, 60_000)
+    writer = write_whole(tmp_path)
+    assert wait_for_recording(folder, 1)  # its time is over
+    script = (
+        "import sys; from pathlib import Path; from pytest_cua.cassette.store import wait_for_recording;"
+        "print('waits', flush=True); print(wait_for_recording(Path(sys.argv[1]), 60_000))"
+    )
+    command = [sys.executable, "-c", script, str(folder)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as waiting:
+        assert waiting.stdout is not None
+        assert waiting.stdout.readline() == "waits\n"
+        writer.commit()
+        # whether it still saw the recording is a matter of moments; that it goes on is not
+        assert waiting.stdout.readline() in ("True\n", "False\n")
+    assert waiting.returncode == 0
+    assert not wait_for_recording(folder, 60_000)
 
 
 def test_what_a_killed_run_left_is_kept_and_gets_into_nothing_else(tmp_path: Path) -> None:
     folder = cassette_folder(tmp_path, TEST)
     aside = folder / RECORDING
-    killed = write_whole(folder, text="killed")
-    (aside / "http.yaml").write_text("old")
+    killed = write_whole(tmp_path, text="killed")
+    (aside / HTTP).write_text("old")
     killed._close_stream()
     killed._unlock()  # as the kernel does
     with (aside / FILE).open("ab") as file:
         file.write(b'{"type": "turn", "cut')
-    writer = write_whole(folder, text="next")
-    assert not (aside / "http.yaml").exists()
+    writer = write_whole(tmp_path, text="next")
+    assert not (aside / HTTP).exists()
     writer.commit()
     assert load(folder).steps[0].sentence == "next"
     kept = (folder / FAILED / FILE).read_text()
     assert "killed" in kept
     assert kept.endswith("cut")
-    assert (folder / FAILED / "http.yaml").read_text() == "old"
-
-
-def test_pictures_that_no_line_names_go(folder: Path) -> None:
-    (folder / "screens" / "feed.webp").write_bytes(b"x")
-    (folder / "files").mkdir()
-    (folder / "files" / "dead.bin").write_bytes(b"x")
-    assert prune_unreferenced(folder) == 2
-    assert [path.stem for path in (folder / "screens").iterdir()] == [screens.content_key(PICTURE)]
-    assert not (folder / "files").exists()
-    assert prune_unreferenced(folder) == 0
+    assert (folder / FAILED / HTTP).read_text() == "old"
+    stored_screen(load(folder / FAILED, partial=True), KEY)
 
 
 def test_a_file_in_the_place_of_the_folder_is_told(tmp_path: Path) -> None:
     (tmp_path / "tests").write_text("")
     with pytest.raises(CassetteUnwritable, match="cannot be written") as caught:
-        CassetteWriter(cassette_folder(tmp_path, TEST))
+        CassetteWriter(cassette_folder(tmp_path, TEST), tmp_path)
     assert "cua_cassette_dir" in caught.value.hints[0]
 
 
-def test_a_missing_recording_names_the_command_and_its_neighbours(folder: Path) -> None:
-    root = folder.parents[2]
+def test_a_missing_recording_names_the_command_and_its_neighbours(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(CassetteMissing) as caught:
-        load_cassette(root, "tests/test_a.py::test_b[a b]")
+        load_cassette(tmp_path, "tests/test_a.py::test_b[a b]")
     assert "Beside it there are cassettes for test_a." in caught.value.message
-    assert caught.value.hints[-1] == "record it: pytest --cua-record 'tests/test_a.py::test_b[a b]'"
+    assert caught.value.hints[-1].startswith("record it: pytest --cua-record 'tests/test_a.py::test_b[a b]'")
 
 
-def test_a_recording_of_another_test_is_refused(folder: Path) -> None:
-    root = folder.parents[2]
+def test_a_missing_recording_names_what_was_kept_aside(tmp_path: Path) -> None:
+    write_whole(tmp_path).keep_aside()
+    with pytest.raises(CassetteMissing) as caught:
+        load_cassette(tmp_path, TEST)
+    assert "pytest-cua accept tests/test_a.py::test_a" in caught.value.hints[0]
+    writer = CassetteWriter(cassette_folder(tmp_path, OTHER), tmp_path)
+    for line in lines_of(test=OTHER)[:4]:
+        writer.write(line)
+    writer.keep_aside()
+    with pytest.raises(CassetteMissing) as caught:
+        load_cassette(tmp_path, OTHER)
+    assert "pytest-cua show tests/test_a.py::test_b" in caught.value.hints[-1]
+
+
+def test_a_recording_of_another_test_is_refused(folder: Path, tmp_path: Path) -> None:
     folder.rename(folder.with_name("test_b"))
-    with pytest.raises(CassetteUnreadable, match="was recorded for tests/test_a.py::test_a, not for"):
-        load_cassette(root, "tests/test_a.py::test_b")
+    with pytest.raises(CassetteUnreadable, match="was recorded for tests/test_a.py::test_a, not for") as caught:
+        load_cassette(tmp_path, OTHER)
+    assert f"pytest-cua move {TEST} {OTHER}" in caught.value.hints[0]
+
+
+# ------------------------------------------------------------------ pictures, shared by all
+
+
+def test_pictures_that_no_recording_shows_any_more_go_and_others_stay(tmp_path: Path) -> None:
+    write_whole(tmp_path, colour="red").commit()
+    write_whole(tmp_path, colour="red", test=OTHER).commit()
+    write_whole(tmp_path, colour="blue").commit()
+    blue = screens.content_key(Image.new("RGB", (8, 8), "blue"))
+    assert set(names(tmp_path / SCREENS)) == {f"{key[:2]}/{key}.webp" for key in (KEY, blue)}
+    stored_screen(load_cassette(tmp_path, OTHER), KEY)
+    write_whole(tmp_path, colour="blue", test=OTHER).commit()
+    assert names(tmp_path / SCREENS) == [f"{blue[:2]}/{blue}.webp"]
+    assert [path.name for path in (tmp_path / SCREENS).iterdir()] == [blue[:2]]  # and its empty folder
+
+
+def test_a_picture_that_is_there_is_not_written_again(folder: Path, tmp_path: Path) -> None:
+    before = shared_screen(tmp_path, KEY).stat()
+    assert write_whole(tmp_path, test=OTHER).commit() == 0
+    assert shared_screen(tmp_path, KEY).stat().st_ino == before.st_ino
+
+
+def test_files_that_no_line_names_go(tmp_path: Path) -> None:
+    for number in (1, 2):
+        tape = tape_of(tmp_path)
+        say(tape, "hello")
+        tape.observation("file", "a.bin", "1", bytes([255, number]))
+        tape.close(passed=True)
+        folder = tape.writer.folder
+        assert names(folder / FILES) == [f"{file_key(bytes([255, number]))}.bin"]
+        assert stored_file(load(folder), file_key(bytes([255, number]))) == bytes([255, number])
+    write_whole(tmp_path).commit()
+    assert not (folder / FILES).exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda path: path.unlink(), "cannot be read: No such file or directory"),
+        (lambda path: path.write_bytes(b"version https://git-lfs.github.com/spec/v1\n"), "is a pointer of Git LFS"),
+        (lambda path: path.write_bytes(path.read_bytes()[:-8]), "is damaged|is not the picture"),
+        (
+            lambda path: path.write_bytes(screens.to_webp(Image.new("RGB", (8, 8)))),
+            "is not the picture that was recorded",
+        ),
+    ],
+)
+def test_a_damaged_picture_is_told(folder: Path, tmp_path: Path, damage: Any, message: str) -> None:
+    damage(shared_screen(tmp_path, KEY))
+    cassette = load_cassette(tmp_path, TEST)
+    with pytest.raises(CassetteUnreadable, match=message) as caught:
+        stored_screen(cassette, KEY)
+    assert caught.value.hints
+
+
+# ------------------------------------------------------------------ files beside it
+
+
+@pytest.fixture
+def beside(tmp_path: Path) -> Path:
+    """A recording with its HTTP calls and its page."""
+    tape = tape_of(tmp_path)
+    say(tape, "hello")
+    (tape.writer.aside / HTTP).write_text("interactions: []\n")
+    tape.close(passed=True)
+    return tape.writer.folder
+
+
+def test_the_footer_names_the_files_beside_it(beside: Path, tmp_path: Path) -> None:
+    assert names(beside) == sorted([FILE, HTTP, PAGE])
+    footer = load_cassette(tmp_path, TEST).footer
+    assert footer["files"] == {name: digest_of(beside / name) for name in (HTTP, PAGE)}
+    assert footer["outcome"] == "passed"
+    assert "hello" in (beside / PAGE).read_text()
+
+
+@pytest.mark.parametrize("name", [HTTP, PAGE])
+def test_a_file_beside_it_that_was_edited_is_told(beside: Path, tmp_path: Path, name: str) -> None:
+    good = (beside / name).read_bytes()
+    (beside / name).write_bytes(good + b"x")
+    with pytest.raises(CassetteUnreadable, match="is not what was recorded: it was edited") as caught:
+        load_cassette(tmp_path, TEST)
+    assert str(beside / name) in caught.value.message
+    assert caught.value.hints[0].startswith("restore it: git checkout" if name == HTTP else "write it anew")
+    for damage, message in ((good.replace(b"\n", b"\r\n"), "CR LF"), (b"<<<<<<< HEAD\n" + good, "line 1 is a merge")):
+        (beside / name).write_bytes(damage)
+        with pytest.raises(CassetteUnreadable, match=message):
+            load_cassette(tmp_path, TEST)
+
+
+def test_http_calls_that_are_missing_are_told_and_a_page_is_not(beside: Path, tmp_path: Path) -> None:
+    (beside / PAGE).unlink()
+    load_cassette(tmp_path, TEST)
+    (beside / HTTP).unlink()
+    with pytest.raises(CassetteUnreadable, match="the HTTP calls of .* is missing"):
+        load_cassette(tmp_path, TEST)
+
+
+def test_http_calls_that_the_footer_does_not_name_are_of_another_recording(folder: Path, tmp_path: Path) -> None:
+    (folder / HTTP).write_text("interactions: []\n")
+    with pytest.raises(CassetteUnreadable, match="is of another recording"):
+        load_cassette(tmp_path, TEST)
+
+
+def test_a_recording_without_http_calls_takes_away_those_of_the_old_one(beside: Path, tmp_path: Path) -> None:
+    tape = tape_of(tmp_path)
+    say(tape, "again")
+    tape.close(passed=True)
+    assert names(beside) == sorted([FILE, PAGE])
+    load_cassette(tmp_path, TEST)
+
+
+def test_a_reader_finishes_what_a_killed_swap_left(beside: Path, tmp_path: Path) -> None:
+    aside = beside / RECORDING
+    aside.mkdir()
+    for name in (HTTP, PAGE):
+        (beside / name).replace(aside / name)
+    (beside / PAGE).write_text("of the old one")
+    load_cassette(tmp_path, TEST)
+    assert names(beside) == sorted([FILE, HTTP, PAGE])
+    finish_swap(beside)  # nothing is left to do
+    load_cassette(tmp_path, TEST)
+
+
+def test_git_is_told_to_leave_recordings_alone(tmp_path: Path) -> None:
+    write_whole(tmp_path).commit()
+    assert (tmp_path / ".gitattributes").read_text() == GIT_ATTRIBUTES
+    (tmp_path / ".gitattributes").write_text("*.py text")
+    write_git_attributes(tmp_path)
+    write_git_attributes(tmp_path)
+    assert (tmp_path / ".gitattributes").read_text() == "*.py text\n" + GIT_ATTRIBUTES
+    for name in (FILE, HTTP, PAGE, "*.webp", "*.bin"):
+        assert f"\n{name} -text -merge" in GIT_ATTRIBUTES
+
+
+# ------------------------------------------------------------------ the tape
+
+
+def test_the_header_waits_for_the_first_reply_and_lines_wait_for_the_header(tmp_path: Path) -> None:
+    tape = tape_of(tmp_path, model_endpoint="nobody yet")
+    tape.observation("file", "a.txt", "1", b"seen")
+    assert not tape.has_replies
+    assert (tape.writer.aside / FILE).read_bytes() == b""
+    tape.replied("other: gateway.example")
+    tape.replied("anthropic")
+    assert tape.endpoint == "other: gateway.example"
+    lines = load(tape.writer.aside, partial=True).lines
+    assert [line["type"] for line in lines] == ["header", "observation"]
+    assert lines[0]["model_endpoint"] == "other: gateway.example"
+    tape.writer.destroy()
+
+
+def test_a_tape_on_which_nothing_is_leaves_nothing(tmp_path: Path) -> None:
+    for passed in (True, False):
+        assert tape_of(tmp_path).close(passed=passed) is None
+        assert not cassette_folder(tmp_path, TEST).exists()
+
+
+def test_parameters_are_stored_once_and_a_thread_with_its_turn(tmp_path: Path) -> None:
+    tape, history = tape_of(tmp_path), History()
+    tape.replied("scripted")
+    tape.write({"type": "conversation", "conversation": 1, "client": "A"})
+    for turn, thread in enumerate(
+        [{"type": "create"}, {"type": "continue", "previous_message_id": "m1"}, None], start=1
+    ):
+        more = {"thread": thread} if thread else {}
+        asked = Request(
+            "post", "/v1/messages", {"model": "m", "b": 1, **more}, [{"role": "user", "content": f"{turn}"}]
+        )
+        tape.turn({"conversation": 1, "turn": turn}, history, asked, Reply(200, {}), waited_ms=1, attempts=[])
+    asked = Request("post", "/v1/messages", {"b": 1, "model": "m"}, [])
+    tape.turn({"conversation": 1, "turn": 4}, history, asked, Reply(200, {}), waited_ms=1, attempts=[])
+    tape.close(passed=True)
+    cassette = load_cassette(tmp_path, TEST)
+    assert [line["value"] for line in cassette.lines if line["type"] == "params"] == [{"model": "m", "b": 1}]
+    threads = [turn.params.get("thread") for turn in cassette.conversations[0].turns]
+    assert threads == [{"type": "create"}, {"type": "continue", "previous_message_id": "m1"}, None, None]
+
+
+def test_readings_are_kept_by_their_kind(tmp_path: Path) -> None:
+    tape = tape_of(tmp_path)
+    say(tape, "hello")
+    long = "ä" * 4000
+    for value in (None, b"text", b"\xff", long.encode(), PICTURE, [{"title": "a"}]):
+        tape.observation("file", "a", "1", value)
+    tape.close(passed=True)
+    cassette = load_cassette(tmp_path, TEST)
+    kept = [line["value"] for line in cassette.observations]
+    assert kept[0] == {"missing": True}
+    assert kept[1] == {"text": "text"}
+    assert kept[2] == {"file": file_key(b"\xff"), "bytes": 1}
+    assert kept[3] == {"file": file_key(long.encode()), "bytes": 8000}
+    assert kept[4] == {"screen": KEY}
+    assert kept[5] == {"json": [{"title": "a"}]}
+    assert stored_file(cassette, kept[3]["file"]) == long.encode()
+    stored_screen(cassette, KEY)
+
+
+def test_a_test_that_failed_keeps_its_tape_aside_without_a_page(tmp_path: Path) -> None:
+    tape = tape_of(tmp_path)
+    say(tape, "hello")
+    kept = tape.close(passed=False)
+    assert kept == tape.writer.folder / FAILED
+    assert not (kept / PAGE).exists()
+    assert load(kept).footer["outcome"] == "failed"
 
 
 # ------------------------------------------------------------------ requests
@@ -421,63 +647,27 @@ def test_pictures_are_named_by_their_key_and_stored_once() -> None:
     assert plain((1, iter([2]), {"a": (3,)}), image) == [1, [2], {"a": [3]}]
     by_url = {"type": "image", "source": {"type": "url", "url": "http://x"}}
     assert plain(by_url, image) == by_url
+    document = {"type": "document", "source": {**source, "media_type": "application/pdf"}}
+    assert plain(document, image) == document
+    assert plain(document, image, lambda data: "f1") == {
+        "type": "document",
+        "media_type": "application/pdf",
+        "file": "f1",
+    }
 
 
 def test_only_new_messages_are_kept() -> None:
-    conversation = Conversation()
+    history = History()
     user, reply = {"role": "user", "content": "a"}, [{"type": "text", "text": "b"}]
-    assert conversation.new_messages([user]) == [user]
-    conversation.replied({"content": reply})
+    assert history.new_messages([user]) == (0, [user])
+    history.replied({"content": reply})
     more = [user, {"role": "assistant", "content": reply}, {"role": "user", "content": "c"}]
-    assert conversation.new_messages(more) == [{"role": "assistant", "content": "=reply"}, more[2]]
+    assert history.new_messages(more) == (1, [{"role": "assistant", "content": "=reply"}, more[2]])
+    edited = [user, {"role": "assistant", "content": "other"}, more[2]]
+    assert history.new_messages(edited) == (1, edited[1:])
     delta = [{"role": "user", "content": "d"}]  # a thread held by the server
-    assert conversation.new_messages(delta) == delta
-
-
-@pytest.mark.parametrize(
-    ("recorded", "now", "path", "shown"),
-    [
-        ({"a": 1}, {"a": 2}, "a", ("1", "2")),
-        ({"a": [1, {"b": "x"}]}, {"a": [1, {"b": "y"}]}, "a[1].b", ("'x'", "'y'")),
-        ({"a": 1}, {}, "a", ("1", "(nothing)")),
-        ({}, {"a": None}, "a", ("(nothing)", "None")),
-        ({"a": [1]}, {"a": [1, 2]}, "a[1]", ("(nothing)", "2")),
-        ({"a": "1"}, {"a": 1}, "a", ("'1'", "1")),
-    ],
-)
-def test_the_first_difference_has_a_path_and_both_values(
-    recorded: Any, now: Any, path: str, shown: tuple[str, str]
-) -> None:
-    found = first_difference(recorded, now)
-    assert found is not None
-    assert (found.path, found.recorded, found.now) == (path, *shown)
-
-
-def test_long_texts_are_shown_where_they_part() -> None:
-    found = first_difference({"t": "a" * 500 + "X" + "b" * 500}, {"t": "a" * 500 + "Y" + "b" * 500})
-    assert found is not None
-    for text, letter in ((found.recorded, "X"), (found.now, "Y")):
-        assert letter in text
-        assert len(text) < 130
-
-
-@quick
-@given(json_values)
-def test_nothing_differs_from_itself(value: Any) -> None:
-    assert first_difference(value, json.loads(json.dumps(value))) is None
-
-
-def test_what_the_harness_does_not_answer_for_is_not_compared() -> None:
-    def view(text: str, picture: str, said: str) -> Any:
-        result = {"type": "tool_result", "tool_use_id": "t", "content": [{"type": "text", "text": text}]}
-        content = [result, {"type": "image", "screen": picture}, {"type": "text", "text": "x", "cache_control": {}}]
-        return harness_view(
-            {"model": "m"}, [{"role": "assistant", "content": said}, {"role": "user", "content": content}]
-        )
-
-    assert view("a", "k1", "hi") == view("b", "k2", "ho")
-    other = harness_view({"model": "m"}, [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "u"}]}])
-    assert first_difference(view("a", "k", "hi"), other)
+    assert history.new_messages(delta) == (0, delta)
+    assert history.new_messages(delta) == (1, [])
 
 
 # ------------------------------------------------------------------ secrets
@@ -486,28 +676,49 @@ def test_what_the_harness_does_not_answer_for_is_not_compared() -> None:
 def test_no_secret_gets_into_any_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SHOP_TOKEN", "correct-horse-battery")
     key = "sk-ant-api03-" + "Ab1_-" * 8
-    folder = cassette_folder(tmp_path, TEST)
-    writer = CassetteWriter(folder)
-    run = Run(test=TEST, mode="record")
-    recorder = Recorder(writer, header={**lines_of()[0], "environment": {"x": key}}, run=run)
     text = f"log in with correct-horse-battery and {key}"
+    tape = tape_of(tmp_path, environment={"x": key})
+    recorder = Recorder(tape)
     step = Step(number=1, sentence=text)
-    run.steps.append(step)
+    tape.run.steps.append(step)
     recorder.begin_step(step)
-    for line in lines_of(text=text)[2:4]:
-        recorder._write(line)
+    tape.replied("scripted")
+    asked = Request("post", "/v1/messages", {"model": "m", "system": text}, [{"role": "user", "content": text}])
+    answer = Reply(200, {"content": [{"type": "text", "text": text}]}, headers={"request-id": text})
+    tape.turn({"step": 1, "turn": 1}, History(), asked, answer, waited_ms=1, attempts=[{"status": 529, "error": text}])
     recorder.action(Action(id="a", tool="computer", name="type", input={"text": text}, text=text, focus=text))
     recorder.observation("file", "a.txt", "1", text.encode())
+    recorder.observation("file", "long.txt", "1", text.encode() * 100)
+    recorder.observation("file", "a.bin", "1", b"\xff" + text.encode())
     recorder.observation("windows", "", "1", [{"title": text}])
     step.outcome, step.summary, step.observations = "done", text, [text]
     recorder.end_step(step)
-    recorder.close(passed=True)
-    files = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    assert {FILE, "steps.md"} <= set(files)
+    pieces = [text[at : at + 7] for at in range(0, len(text), 7)]
+    delta = [{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": p}} for p in pieces]
+    say(tape, text, Reply(200, events=[[1, f"event: x\ndata: {json.dumps(d)}\n\n"] for d in delta]))
+    tape.close(passed=True)
+    files = {path.name: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert {FILE, PAGE} <= set(files)
     assert b"[redacted SHOP_TOKEN]" in files[FILE]
     for raw in files.values():
         assert b"correct-horse" not in raw
         assert key.encode() not in raw
+    events = load_cassette(tmp_path, TEST).conversations[0].turns[0].events
+    assert events is not None
+    said = "".join(json.loads(event.split("data: ")[1])["delta"]["text"] for _, event in events)
+    assert said == redact_text(text, environment_secrets())
+    assert len(events) == len(pieces)
+
+
+def test_a_secret_that_came_in_by_another_way_removes_the_recording(tmp_path: Path) -> None:
+    Secret("correct-horse-battery", name="SHOP_TOKEN")
+    tape = tape_of(tmp_path)
+    say(tape, "hello")
+    (tape.writer.aside / HTTP).write_text("token: correct-horse-battery\n")
+    with pytest.raises(SecretLeaked, match="SHOP_TOKEN") as caught:
+        tape.close(passed=True)
+    assert "correct-horse" not in str(caught.value)
+    assert names(tmp_path) == []
 
 
 def test_only_values_of_telling_names_and_some_length_are_secrets() -> None:
@@ -531,29 +742,32 @@ def test_only_values_of_telling_names_and_some_length_are_secrets() -> None:
 
 
 def test_a_secret_is_found_as_it_stands_in_addresses_and_in_json() -> None:
-    secrets = environment_secrets({"A_TOKEN": "q+Tok/en=998877", "B_KEY": "line one\nline two"})
+    found = environment_secrets({"A_TOKEN": "q+Tok/en=998877", "B_KEY": "line one\nline two"})
     for text in ("http://x/?t=q%2BTok%2Fen%3D998877", '{"key": "line one\\nline two"}'):
-        assert "[redacted " in redact(text, secrets)
-        assert "998877" not in redact(text, secrets) and "line two" not in redact(text, secrets)
+        assert "[redacted " in redact_text(text, found)
+        assert "998877" not in redact_text(text, found) and "line two" not in redact_text(text, found)
 
 
 def test_a_secret_that_is_part_of_another_leaves_nothing_of_it() -> None:
-    secrets = environment_secrets({"A_TOKEN": "12345678", "B_TOKEN": "12345678-and-more"})
-    assert "and-more" not in redact("x 12345678-and-more y", secrets)
+    found = environment_secrets({"A_TOKEN": "12345678", "B_TOKEN": "12345678-and-more"})
+    assert "and-more" not in redact_text("x 12345678-and-more y", found)
 
 
 def test_keys_are_known_by_their_shape() -> None:
     jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.abcdefghij"
     for secret in ("sk-ant-api03-abcdefgh", "ghp_" + "a" * 36, "AKIAABCDEFGHIJKLMNOP", jwt):
-        assert secret not in redact(f"the key {secret}, it is", {})
+        assert secret not in redact_text(f"the key {secret}, it is", {})
         assert redact({"a": [secret]}, {}) != {"a": [secret]}
     assert redact("sk-ant-", {}) == "sk-ant-"
 
 
+# ------------------------------------------------------------------ strange texts
+
+
 def test_lone_surrogates_and_strange_line_ends_survive(tmp_path: Path) -> None:
     text = "a\ud800b\u2028c\u2029d\x85e"
+    write_whole(tmp_path, text=text).commit()
     folder = cassette_folder(tmp_path, TEST)
-    write_whole(folder, text=text).commit()
     raw = (folder / FILE).read_bytes()
     assert raw.count(b"\n") == len(lines_of())
     assert len(raw.decode().splitlines()) >= len(lines_of())
@@ -561,8 +775,9 @@ def test_lone_surrogates_and_strange_line_ends_survive(tmp_path: Path) -> None:
 
 
 def test_the_page_for_reviewers_takes_any_text(tmp_path: Path) -> None:
-    folder = cassette_folder(tmp_path, TEST)
-    writer = write_whole(folder)
-    writer.commit()
-    writer.write_page("a\ud800b")
-    assert (folder / "steps.md").read_text() == "a\\ud800b"
+    tape = tape_of(tmp_path)
+    say(tape, "a\ud800b <script>\u2028")
+    tape.close(passed=True)
+    page = (tape.writer.folder / PAGE).read_text()
+    assert "a\\ud800b &lt;script>" in page
+    load_cassette(tmp_path, TEST)

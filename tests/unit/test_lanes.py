@@ -182,7 +182,9 @@ def test_an_edited_history_stays_in_its_conversation(lanes: Lanes) -> None:
     lanes.place(asked(user("task"), said("one"), user("a long result")), "")
     answer(lane, said("two"))
     # a long result is cut out of the past, as the code's own agents do it to save tokens
-    found, turn, new, is_new = lanes.place(asked(user("task"), said("one"), user("(cut)"), said("two"), user("next")), "")
+    found, turn, new, is_new = lanes.place(
+        asked(user("task"), said("one"), user("(cut)"), said("two"), user("next")), ""
+    )
     assert (found, turn, is_new) == (lane, 3, False)
     assert new == (2, [user("(cut)"), {"role": "assistant", "content": "=reply"}, user("next")])
 

@@ -205,7 +205,9 @@ def test_what_the_harness_does_not_answer_for_is_not_compared() -> None:
         )
 
     assert view("a", "k1", "hi", None) == view("b", "k2", "ho", {"type": "ephemeral"})
-    other = request_view({"model": "m"}, 0, [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "u"}]}])
+    other = request_view(
+        {"model": "m"}, 0, [{"role": "user", "content": [{"type": "tool_result", "tool_use_id": "u"}]}]
+    )
     assert first_difference(view("a", "k", "hi", None), other)
 
 
@@ -280,9 +282,7 @@ def test_more_or_fewer_messages_are_called_so() -> None:
 )
 def test_a_sentence_with_what_changes_is_told_to_take_it_as_a_parameter(recorded: str, now: str, kind: str) -> None:
     found = explain(difference("messages[0].content[0].text", recorded, now), is_step=True)
-    assert (
-        found == f"the two differ only in {kind}, which changes from run to run: give it in params= as {{name}}"
-    )
+    assert found == f"the two differ only in {kind}, which changes from run to run: give it in params= as {{name}}"
 
 
 def test_versions_are_told_where_they_may_be_the_reason() -> None:
