@@ -650,7 +650,7 @@ def check_targets(screens: Path, root: Path) -> Targets:
         with server(SHOTS) as url:
             place = Place(screens, root / how.replace(" ", "-"), url, threads)
             recorded, nobody = place.run("record"), place.run("nobody")
-            replaceable = Place(screens, root / "costs" / how.replace(" ", "-"), url, threads, 5 if threads else 2)
+            replaceable = Place(screens, root / "costs" / how.replace(" ", "-"), url, threads, 3 if threads else 2)
             cost, cost_cpu = cost_per_turn(replaceable.run("cost"))
         replays = [place.run("replay") for _ in range(3)]
         text, page, pictures = sizes(place.cassettes)

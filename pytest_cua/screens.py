@@ -316,7 +316,7 @@ _encoded: deque[tuple[bytes, Pixels]] = deque(maxlen=2)
 
 
 def pixels_of_png(png: bytes) -> tuple[Size, bytes] | None:
-    """Give size and RGB bytes of what `to_png` has just made, which a recorder need not decode; None of anything else."""
+    """Give size and RGB bytes of what `to_png` has just made, so that nobody need decode it; None of any other."""
     rows = next((rows for made, rows in [*_encoded] if made == png), None)
     if rows is None:
         return None

@@ -39,6 +39,30 @@ _WORDS = (
     "root",
     "guest",
 )
+# the words that recordings are written in: to hide one of these would make every recording unreadable
+_VOCABULARY = frozenset(
+    """
+    action actions action_id adaptive additionalproperties after after_step anyof anthropic array
+    assistant attempts base64 before blocked body bubblewrap bytes cache_control cache_creation caller
+    changed closed computer content content_block content_block_delta content_block_start
+    content_block_stop content-type continue conversation conversations coordinate cost_usd create
+    created default delta description desktop direct display document done duration_ms encoding
+    ephemeral environment enum error event events failed file files finish_step flow flows focus font
+    fonts footer format give_opinion header headers height http.yaml image image/png imported_from
+    input input_json_delta input_schema input_tokens interactions is_error isolation items json judge
+    keep kind left_click locale masked max_tokens media_type message message_delta message_start
+    message_stop messages method missing model model_endpoint moving name network noted null number
+    object observation observations openbox outcome output_tokens params partial_json passed path phase
+    plugin pointer post previous_message_id program prompt_digest properties recorded_at removed reply
+    request request-id required response role screen screenshot scripted sentence service_tier setup
+    shell signature size status step steps steps.md still_ms stop_reason stop_sequence stream string
+    subject summary system teardown text text_delta theme thinking thinking_delta thread timezone title
+    tool toolset_name tool_result tool_use tool_use_id tools turn turns type usage value version
+    waited_ms width windows xvfb
+    cache_creation_input_tokens cache_read_input_tokens computer_toolset_20260801
+    ephemeral_1h_input_tokens ephemeral_5m_input_tokens output_tokens_details thinking_tokens
+    """.split()  # noqa: SIM905  one word a line would take a hundred lines
+)
 _NAMES = re.compile(
     r"(^|_)(API|ACCESS|AUTH|PRIVATE|SECRET)?"
     r"(KEYS?|TOKENS?|SECRETS?|PASSWORDS?|PASSWD|PASSPHRASE|PASS|PWD|PAT|CREDENTIALS?)(_|$)",
@@ -190,7 +214,7 @@ class KnownSecrets(Mapping[str, str]):
         if environ != self._environ or stamp != self._stamp:
             # an environment's name comes first: it was there before the Secret was made
             self._seen = {**self._seen, **of_environment(environ)}
-            found = {value: name for value, name in made if value not in _WORDS}
+            found = {value: name for value, name in made if not _is_word(value)}
             self._pairs = _longest_first({**found, **self._seen})
             self._environ, self._stamp = environ, stamp
         return self._pairs
@@ -220,9 +244,12 @@ def of_environment(environ: Mapping[str, str]) -> dict[str, str]:
         environ: As `os.environ`.
     """
     found = {value: name for name, value in environ.items() if _is_secret(name, value)}
-    for word in _WORDS:
-        found.pop(word, None)
-    return dict(_longest_first(found))
+    return dict(_longest_first({value: name for value, name in found.items() if not _is_word(value)}))
+
+
+def _is_word(value: str) -> bool:
+    """Whether it is an ordinary word, which is masked in pixels and stays in texts."""
+    return value in _WORDS or value.lower() in _VOCABULARY
 
 
 def _is_secret(name: str, value: str) -> bool:

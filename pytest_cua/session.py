@@ -128,7 +128,7 @@ def _summary_lines(properties: list[dict[str, Any]]) -> list[str]:
         lines.append(
             "next: read steps.md there, look at proposed baselines, pytest-cua accept TEST, and commit the folder"
         )
-    lines += [f"kept aside (the test failed): {path}" for path in kept]
+    lines += [f"kept aside (the test failed): {path}" for paths in kept for path in paths.splitlines()]
     lines += list(dict.fromkeys(note for p in properties for note in p.get("cua_notes", "").splitlines()))
     if recorded or kept:
         lines.append(_cost_line([p for p in properties if "cua_recorded" in p or "cua_kept" in p]))
@@ -162,6 +162,7 @@ class TestState:
     recording: bool = False
     passed: bool = False
     kept: Path | None = None
+    _kept_flows: list[Path] = field(default_factory=list)
     cua: Cua | None = None
     desktops: list[Any] = field(default_factory=list)
     _keeper: Any = None
@@ -417,7 +418,8 @@ class TestState:
                 return None
             raise
         is_old = cassette.header["recorded_at"] < self.run_started
-        return None if self.settings.mode == "record" and is_old else cassette
+        again = self.settings.mode == "record" and not self.settings.from_step  # which pays for nothing twice
+        return None if again and is_old else cassette
 
     def _flow_writer(self, flow: Flow) -> Any:
         """A writer for a flow; None when another worker recorded it while this one waited."""
@@ -577,6 +579,7 @@ class TestState:
                 failures.append(error)
             else:
                 self.kept = kept if tape is self._own_tape else self.kept
+                self._kept_flows += [kept] if kept is not None and tape is not self._own_tape else []
         if failures:
             raise failures[0]
 
@@ -679,9 +682,13 @@ class TestState:
 
     def properties(self) -> list[tuple[str, Any]]:
         """What JUnit reports and the summary show of the test."""
+        from pytest_cua.trace import Usage
+
         found: list[tuple[str, Any]] = [("cua_mode", self.settings.mode)]
         if self.cua is not None:
-            usage = self._run.usage
+            # of a run that records, what it was charged: steps before --cua-from-step were paid for earlier
+            steps = [step for step in self._run.steps if not (self._tapes() and step.is_replayed)]
+            usage = sum((step.usage for step in steps), Usage())
             found += [
                 ("cua_steps", len(self._run.steps)),
                 ("cua_turns", sum(len(step.turns) for step in self._run.steps)),
@@ -695,8 +702,8 @@ class TestState:
                 found.append(("cua_recorded_size", "\n".join(_told(tape) for tape in recorded)))
         if self.isolation:
             found.append(("cua_isolation", self.isolation))
-        if self.kept is not None:
-            found.append(("cua_kept", str(self.kept)))
+        if kept := [*self._kept_flows, *([self.kept] if self.kept is not None else [])]:
+            found.append(("cua_kept", "\n".join(map(str, kept))))
         if self._own_tape is not None:
             found.append(("cua_endpoint", self._own_tape.endpoint))
         if self.context.notes:
@@ -714,6 +721,8 @@ def check_age(cassette: Any, settings: Settings) -> None:
 
     test = cassette.header["test"]
     again = f"record it again: pytest --cua-mode=record {shell_quoted(test)}"
+    if cassette.header.get("kind") == "flow":
+        again = f"record it again: rm -r {cassette.folder}, then pytest --cua-record with a test that uses it"
     age = age_in_days(cassette)
     if settings.max_age is not None and age >= settings.max_age[0]:
         told = f"{cassette.file} was recorded {age} days ago, and cua_max_age is {settings.max_age[0]} days."
@@ -722,7 +731,7 @@ def check_age(cassette: Any, settings: Settings) -> None:
         warnings.warn(CuaWarning(f"{told} {again}"), stacklevel=2)
     if (gone := retired(str(cassette.header["model"]))) is not None:
         told = f"{cassette.file} was recorded with {cassette.header['model']}, {gone}."
-        warnings.warn(CuaWarning(f"{told} {again} --cua-model=..."), stacklevel=2)
+        warnings.warn(CuaWarning(f"{told} {again}"), stacklevel=2)
 
 
 @dataclass
@@ -766,7 +775,7 @@ def environment_of(desktop: Any, settings: Settings) -> dict[str, Any]:
         "xvfb": desktop.server_version,
         "shell": settings.shell,
         "theme": "Adwaita",
-        "isolation": re.sub(r" .*", "", str(desktop.isolation)),
+        "isolation": re.sub(r"[ ,].*", "", str(desktop.isolation)),
         "locale": settings.locale,
         "timezone": settings.timezone,
         "dpi": 96,

@@ -138,6 +138,7 @@ class Step:
         error: Why it failed, in one paragraph.
         phase: The part of the test it belongs to: a fixture's "setup" or "teardown", or the "call" itself.
         flow: The name of the flow it belongs to; "" for a step of the test itself.
+        is_replayed: Whether a recording answers it, not a model.
         files_changed: While recording, tells which files of HOME were created, changed and removed since it began.
     """
 
@@ -152,6 +153,7 @@ class Step:
     error: str | None = None
     phase: str = "call"
     flow: str = ""
+    is_replayed: bool = False
     files_changed: Callable[[], dict[str, list[str]]] | None = field(default=None, repr=False)
     duration_ms: float = 0.0
 

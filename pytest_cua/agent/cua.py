@@ -228,6 +228,7 @@ class Cua:
             kind=kind,
             phase=self.context.phase,
             flow=self._deck.flow,
+            is_replayed=self._player is not None,
         )
 
     def _converse(

@@ -46,6 +46,7 @@ from pytest_cua.errors import (
 RECORDING = ".recording"
 FAILED = ".failed"
 UNFINISHED = ".failed-unfinished"  # beside a kept one that is better, since it came to its end
+MOVING = ".failed-moving"  # on the way into one of these two
 HTTP = "http.yaml"  # what vcrpy keeps beside it
 PAGE = "steps.md"
 FLOWS = "flows"
@@ -203,17 +204,11 @@ class CassetteWriter:
         )
 
     def _open(self) -> None:
-        self.aside.mkdir(parents=True, exist_ok=True)
-        self._lock = (self.aside / "lock").open("ab")
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            self._lock.close()
-            raise CassetteUnwritable(
-                f"Another run is recording this test just now: {self.aside}.",
-                "wait for it to end; two recordings of one test at once would mix",
-            ) from None
-        if (self.aside / FILE).exists():  # left by a run that was killed: it was paid for, so it is kept
+        while not self._is_locked():
+            pass  # whoever held the lock removed the folder with it
+        if (self.aside / FILE).exists() or (
+            self.folder / MOVING / FILE
+        ).exists():  # left by a run that was killed: it was paid for, so it is kept
             _keep(self.aside, self.folder / FAILED)
         elif (self.folder / FILE).exists():
             with suppress(CassetteUnreadable):  # a damaged one is what this recording is to replace
@@ -222,6 +217,28 @@ class CassetteWriter:
         (self.aside / ".gitignore").write_text("*\n", encoding="utf-8")
         (self.aside / SCREENS).mkdir(exist_ok=True)
         self._stream = (self.aside / FILE).open("wb")
+
+    def _is_locked(self) -> bool:
+        """Take the lock; whether it is still that of the folder then, which the one before may have removed."""
+        path = self.aside / "lock"
+        self.aside.mkdir(parents=True, exist_ok=True)
+        try:
+            self._lock = path.open("ab")
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._lock.close()
+            raise CassetteUnwritable(
+                f"Another run is recording this test just now: {self.aside}.",
+                "wait for it to end; two recordings of one test at once would mix",
+            ) from None
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(self._lock.fileno()), path.stat()):
+                return True
+        self._lock.close()
+        return False
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Append one line and flush it to the disk; once the recording is closed, do nothing.
@@ -369,11 +386,10 @@ def _swap(aside: Path, folder: Path, root: Path, new: Cassette) -> int:
     old = _screens_of(folder)
     write_git_attributes(root)
     with _locked(root):
-        size = _move_pictures(aside, root)
+        size = _place_pictures(aside, root)
         for path in sorted((aside / FILES).glob("*")) if (aside / FILES).is_dir() else ():
             (folder / FILES).mkdir(exist_ok=True)
-            _sync(path)
-            path.replace(folder / FILES / path.name)
+            _place(path, folder / FILES / path.name)
         for name in (HTTP, PAGE):
             if (aside / name).exists():
                 _sync(aside / name)
@@ -385,18 +401,29 @@ def _swap(aside: Path, folder: Path, root: Path, new: Cassette) -> int:
     return size
 
 
-def _move_pictures(aside: Path, root: Path) -> int:
+def _place_pictures(aside: Path, root: Path) -> int:
     size = 0
     for path in sorted((aside / SCREENS).glob("*.webp")):
         target = shared_screen(root, path.stem)
-        if target.exists():
-            path.unlink()
-            continue
-        target.parent.mkdir(exist_ok=True)
-        size += path.stat().st_size
-        _sync(path)
-        path.replace(target)
+        if not target.exists():
+            target.parent.mkdir(exist_ok=True)
+            size += path.stat().st_size
+            _place(path, target)
     return size
+
+
+def _place(path: Path, target: Path) -> None:
+    """Let a file stand in its place too; until the new cassette holds, the recording aside must have all of its own."""
+    _sync(path)
+    partial = target.with_suffix(".part")
+    partial.unlink(missing_ok=True)
+    try:
+        partial.hardlink_to(path)
+    except OSError:  # a file system that has no links
+        shutil.copyfile(path, partial)
+        _sync(partial)
+    partial.replace(target)
+    partial.unlink(missing_ok=True)  # a rename between two names of one file leaves both
 
 
 def _move_beside(folder: Path, aside: Path | None = None) -> None:
@@ -414,18 +441,18 @@ def _move_beside(folder: Path, aside: Path | None = None) -> None:
 
 def finish_swap(folder: Path) -> None:
     """Finish a swap that a crash or a kill broke off after the new cassette took its place."""
-    aside = folder / RECORDING
-    if (aside / FILE).exists() or not aside.is_dir():
-        return
-    try:
-        lock = (aside / "lock").open("ab")
-    except OSError:  # a checkout that may not be written: the check of the files beside it speaks
-        return
-    with lock, suppress(BlockingIOError, OSError, CassetteUnreadable):
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if not (aside / FILE).exists() and ((aside / HTTP).exists() or (aside / PAGE).exists()):
-            _move_beside(folder)
-            shutil.rmtree(aside, ignore_errors=True)
+    for aside in (folder / RECORDING, folder / FAILED):  # recorded, or adopted
+        if (aside / FILE).exists() or not ((aside / HTTP).exists() or (aside / PAGE).exists()):
+            continue
+        try:
+            lock = (aside / "lock").open("ab")
+        except OSError:  # a checkout that may not be written: the check of the files beside it speaks
+            continue
+        with lock, suppress(BlockingIOError, OSError, CassetteUnreadable):
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not (aside / FILE).exists():
+                _move_beside(folder, aside)
+                shutil.rmtree(aside, ignore_errors=True)
 
 
 def _screens_of(folder: Path) -> set[str]:
@@ -510,16 +537,19 @@ def _clear(aside: Path) -> None:
 
 def _keep(aside: Path, target: Path) -> Path | None:
     """Move a recording aside, never in the place of a better one; returns where it lies."""
-    if not _worth_keeping(aside / FILE):
-        return None
-    if is_adoptable(target) and not is_adoptable(aside):
+    moving = target.with_name(MOVING)  # a kill may come between any two names; the next recording goes on with it
+    if not (moving / FILE).exists():
+        if not _worth_keeping(aside / FILE):
+            return None
+        moving.mkdir(exist_ok=True)
+        for name in (".gitignore", HTTP, PAGE, SCREENS, FILES, FILE):  # the file last: then all is there
+            if (aside / name).exists():
+                (aside / name).replace(moving / name)
+    if is_adoptable(target) and not is_adoptable(moving):
         target = target.with_name(UNFINISHED)
+    (target / FILE).unlink(missing_ok=True)  # first: nobody takes the rest for a recording
     shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
-    for name in (FILE, HTTP, PAGE, SCREENS, FILES, ".gitignore"):
-        if (aside / name).exists():
-            (aside / name).replace(target / name)
-    return target
+    return moving.replace(target)
 
 
 def is_adoptable(folder: Path) -> bool:
@@ -532,7 +562,7 @@ def is_adoptable(folder: Path) -> bool:
 
 def kept_recordings(folder: Path) -> list[Path]:
     """The folders of recordings of a test that did not take its place, the most telling first."""
-    return [folder / name for name in (FAILED, UNFINISHED, RECORDING) if (folder / name / FILE).exists()]
+    return [folder / name for name in (FAILED, UNFINISHED, MOVING, RECORDING) if (folder / name / FILE).exists()]
 
 
 def adopt(folder: Path, root: Path) -> Cassette:
@@ -562,6 +592,8 @@ def adopt(folder: Path, root: Path) -> Cassette:
             f"pytest --cua-mode=record --cua-from-step={unfinished[0]} {test}",
             f"record the test again: pytest --cua-mode=record {test}",
         )
-    _swap(kept, folder, root, recording)
-    shutil.rmtree(kept, ignore_errors=True)
+    with (kept / "lock").open("ab") as lock:  # a reader must not take it for a swap that was broken off
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _swap(kept, folder, root, recording)
+        shutil.rmtree(kept, ignore_errors=True)
     return load(folder)

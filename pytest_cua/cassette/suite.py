@@ -31,6 +31,7 @@ from pytest_cua.cassette.format import (
 from pytest_cua.cassette.redact import scan_folder
 from pytest_cua.cassette.store import (
     FAILED,
+    FLOWS,
     HTTP,
     PAGE,
     RECORDING,
@@ -391,6 +392,12 @@ def move(root: Path, old: str, new: str) -> list[tuple[str, str]]:
         for folder, test in recorded.items()
         if test == old or test.startswith((f"{old}[", f"{old}::"))
     ]
+    if "::" not in old:  # the flows that the file defines
+        pairs += [
+            (folder, test, f"{FLOWS}/{new}{test[len(FLOWS) + 1 + len(old) :]}")
+            for folder, test in recorded.items()
+            if test.startswith(f"{FLOWS}/{old}::")
+        ]
     if not pairs:
         raise CassetteMissing(f"Nothing is recorded for {old} in {root}.", *_close_to(old, recorded.values()))
     for folder, _, target in pairs:

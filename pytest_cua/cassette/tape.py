@@ -246,10 +246,9 @@ class Tape:
             self.writer.keep_aside()
             return None
         self.replied("none")
-        if passed:
-            so_far = load(self.writer.aside, partial=True)
-            so_far.root, so_far.broken = self.writer.root, None
-            self.writer.write_page(steps_markdown(so_far, usage=self.run.usage))
+        so_far = load(self.writer.aside, partial=True)
+        so_far.root, so_far.broken = self.writer.root, None
+        self.writer.write_page(steps_markdown(so_far, usage=self.run.usage))
         self.writer.write(self._footer(passed))
         self._check_for_secrets()
         if not passed:

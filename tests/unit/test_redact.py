@@ -10,6 +10,7 @@ import pickle
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote, quote_plus
 
 import pytest
@@ -267,3 +268,27 @@ def test_a_variable_that_is_no_utf_8_does_no_harm() -> None:
     known = {"caf\udce9-and-more": "ODD_TOKEN"}
     assert redact_text("x caf\udce9-and-more y", known) == "x [redacted ODD_TOKEN] y"
     assert [hit.form for hit in scan(b"x caf\xe9-and-more y", known)] == ["as is"]
+
+
+def test_a_secret_that_is_a_word_of_the_format_leaves_recordings_readable() -> None:
+    words = set()
+    for path in (Path(__file__).parents[2] / "cassettes").rglob("cassette.jsonl"):
+        for line in path.read_text(encoding="utf-8").splitlines():
+            words |= _format_words(json.loads(line))
+    assert len(words) > 80
+    for word in sorted(word for word in words if len(word) >= 4):
+        Secret(word)
+        assert redact_text(f'"{word}"', environment_secrets()) == f'"{word}"', word
+    Secret("correct horse")
+    assert redact_text("a correct horse", environment_secrets()) != "a correct horse"
+
+
+def _format_words(value: Any) -> set[str]:
+    """The names of fields, and the values of those that hold words of the format."""
+    if isinstance(value, list):
+        return set().union(*map(_format_words, value))
+    if not isinstance(value, dict):
+        return set()
+    fixed = ("type", "role", "kind", "phase", "outcome", "method", "stop_reason", "media_type", "model_endpoint")
+    found = {value[name] for name in fixed if isinstance(value.get(name), str)}
+    return found | set(value) | set().union(*map(_format_words, value.values()))
