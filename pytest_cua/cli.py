@@ -251,14 +251,15 @@ def _to_show(options: argparse.Namespace) -> Cassette:
 def _accept(options: argparse.Namespace) -> int:
     from pytest_cua.assertions.baselines import accept_proposed
     from pytest_cua.cassette.store import FAILED, adopt, load_cassette
-    from pytest_cua.cassette.suite import load_root
+    from pytest_cua.cassette.suite import write_page
 
     folder = _folder(options)
     adopted, problem = False, None
     if (folder / FAILED).is_dir():
-        root = load_root(folder) if Path(options.test).is_dir() else _root(options)
+        root = _root_above(options, folder)
         try:
             print(f"adopted {adopt(folder, root).file}")
+            write_page(folder, root)  # which a recording that failed has not
             adopted = True
         except CassetteUnreadable as error:
             problem = error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,23 @@ def asked(project: Any) -> list[str]:
     return [line[-1] for line in lines]
 
 
+def paid_for(result: Any) -> int:
+    """The tokens that the summary of a run counts."""
+    return int(re.search(r"(\d+) tokens in, ", result.stdout.str())[1])
+
+
+def test_a_flow_is_not_paid_for_again_either(project: Any) -> None:
+    flow = "@pytest_cua.flow\ndef begin(cua):\n    cua.do('Type and save F')\n"
+    body = BODY.replace('cua.do("Type and save A")', "begin(cua)").replace('"A\\n', '"F\\n')
+    project.script(SCRIPT)
+    project.steps(body, head=flow)
+    project.record().assert_outcomes(passed=1)
+    assert asked(project) == ["F", "B", "C"]
+    project.record("--cua-from-step=2").assert_outcomes(passed=1)
+    assert asked(project) == ["C"]
+    project.run().assert_outcomes(passed=1)
+
+
 def cassette(project: Any) -> list[dict[str, Any]]:
     path: Path = project.folder("test_it", "test_it") / "cassette.jsonl"
     return [json.loads(line) for line in path.read_text().splitlines()]
@@ -55,8 +73,10 @@ def test_a_recording_that_broke_off_goes_on_where_it_broke(project: Any) -> None
     project.script(SCRIPT)
     kept = project.folder("test_it", "test_it") / ".failed" / "cassette.jsonl"
     first = [json.loads(line) for line in kept.read_text().splitlines()]
-    project.record("--cua-from-step=3").assert_outcomes(passed=1)
+    result = project.record("--cua-from-step=3")
+    result.assert_outcomes(passed=1)
     assert asked(project) == ["C"]
+    assert paid_for(result) < paid_for(output)  # one step of them, not three
     lines = cassette(project)
     turns = [(line["step"], line["reply"]["body"]["id"]) for line in lines if line["type"] == "turn"]
     paid = [

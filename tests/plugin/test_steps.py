@@ -90,7 +90,8 @@ def test_recording_with_xdist_reports_once(project: Any) -> None:
     project.write(test_note=ROWS)
     code, output = project.output("-n2", "--cua-mode=record", "-k", "empty or total")
     assert code == 0, output
-    assert sorted(line.partition(" (")[0].rpartition("/")[2] for line in output.splitlines() if line.startswith("recorded ")) == [
+    told = [line.partition(" (")[0] for line in output.splitlines() if line.startswith("recorded ")]
+    assert sorted(line.rpartition("/")[2] for line in told) == [
         "TestShop.TestCart.test_total",
         next(path.name for path in (project.path / "cassettes/test_note").iterdir() if "empty" in path.name),
     ]
@@ -136,7 +137,13 @@ def test_reruns_start_afresh_and_report_once(project: Any) -> None:
     )
     result = project.record("--reruns=2")
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["recorded *test_it (*)", "kept aside (the test failed): *.failed", "*1 passed, 1 rerun*"])
+    result.stdout.fnmatch_lines(
+        [
+            "recorded *test_it (*)",
+            "kept aside (the test failed): *.failed",
+            "*1 passed, 1 rerun*",
+        ]
+    )
     folder = project.folder("test_it", "test_it")
     assert (folder / "cassette.jsonl").exists()
     assert (folder / ".failed/cassette.jsonl").exists()

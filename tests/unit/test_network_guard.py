@@ -22,8 +22,8 @@ import httpx2
 import pytest
 
 from pytest_cua.cassette.http import FILE, HttpRecording, asking_model
-from pytest_cua.cassette.store import digest_of
 from pytest_cua.cassette.recorder import Latch
+from pytest_cua.cassette.store import digest_of
 from pytest_cua.errors import CassetteMismatch, NeedsApplication, UndeclaredRequest
 from pytest_cua.network import Guard, Hosts, is_this_machine, split_place
 
