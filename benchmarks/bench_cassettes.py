@@ -495,21 +495,28 @@ def phase_replay(place: Place) -> dict[str, float]:
     from pytest_cua.model import replay_client
     from pytest_cua.tools.computer import RecordedComputer
 
-    memory, started, started_cpu = Memory(), time.perf_counter(), time.process_time()
-    player = Player(load_cassette(place.cassettes, TEST), test=TEST, latch=Latch())
-
     def missing(action: str) -> NoReturn:
         raise AssertionError(action)
 
-    toolset = RecordedComputer(recorded=player.recorded_action, screen=player.screen, missing=missing, listener=player)
-    Talk(player, with_middleware(replay_client(), player), toolset, threads=place.threads).run()
-    player.finish(1, [])
+    def replay() -> None:
+        player = Player(load_cassette(place.cassettes, TEST), test=TEST, latch=Latch())
+        toolset = RecordedComputer(
+            recorded=player.recorded_action, screen=player.screen, missing=missing, listener=player
+        )
+        Talk(player, with_middleware(replay_client(), player), toolset, threads=place.threads).run()
+        player.finish(1, [])
+        assert len(toolset.pictures) == player.served - 1
+
+    memory, started, started_cpu = Memory(), time.perf_counter(), time.process_time()
+    replay()
     found = {
         "wall": time.perf_counter() - started,
         "cpu": time.process_time() - started_cpu,
         "peak": memory.peak(),
-        "pictures": len(toolset.pictures),
     }
+    started_cpu = time.process_time()
+    replay()
+    found["again"] = time.process_time() - started_cpu
     loads = [_timed(lambda: load_cassette(place.cassettes, TEST)) for _ in range(21)]
     return {**found, "load": statistics.median(loads)}
 
@@ -626,11 +633,12 @@ class Targets:
 
     def __init__(self) -> None:
         self.missed: list[str] = []
+        self.how = ""  # the conversation is held
 
     def check(self, what: str, value: float, limit: float, unit: str) -> None:
         good = value <= limit
         if not good:
-            self.missed.append(what)
+            self.missed.append(f"{what} ({self.how})")
         print(f"  {what:66} {value:9.1f} {unit:3} at most {limit:6.1f}  {'yes' if good else 'MISSED'}")
 
     def note(self, what: str, value: float, unit: str) -> None:
@@ -645,7 +653,7 @@ def check_targets(screens: Path, root: Path) -> Targets:
     """Measure ours: with full histories, and with threads."""
     targets = Targets()
     for threads in (False, True):
-        how = "threads" if threads else "full histories"
+        how = targets.how = "threads" if threads else "full histories"
         print(f"{SHOTS} turns, {how}")
         with server(SHOTS) as url:
             place = Place(screens, root / how.replace(" ", "-"), url, threads)
@@ -659,6 +667,7 @@ def check_targets(screens: Path, root: Path) -> Targets:
         targets.check("pictures: those sent, and frames of the gate that differ", pictures / MB, 9 * 1.1, "MB")
         targets.check("load, median of 21", median_of(replays, "load") * 1000, 10, "ms")
         targets.check("offline replay of the whole conversation, CPU", median_of(replays, "cpu"), 1, "s")
+        targets.note("  again in the same process: the SDK has built its models", median_of(replays, "again"), "s")
         targets.note("  wall", median_of(replays, "wall"), "s")
         targets.check("peak memory of load and replay", median_of(replays, "peak") / MB, 150, "MB")
         targets.note("  of recording", recorded["peak"] / MB, "MB")
@@ -670,6 +679,13 @@ def check_targets(screens: Path, root: Path) -> Targets:
         targets.note("  the same conversation without a recorder, CPU", nobody["cpu"], "s")
         targets.note("closing the cassette: page, look through, move", recorded["closing"] * 1000, "ms")
     return targets
+
+
+def sent_size(path: Path) -> int:
+    """The bytes of a screenshot as it goes to Claude."""
+    from pytest_cua.screens import load, to_png
+
+    return len(to_png(load(path)))
 
 
 def compare_with_vcrpy(screens: Path, root: Path) -> None:
@@ -704,9 +720,9 @@ def main() -> int:
         root.mkdir()
         draw_screens(screens, SHOTS)
         drawn = [path.stat().st_size for path in screens.glob("???.png")]
-        print(
-            f"{len(drawn)} screenshots of {SIZE[0]}x{SIZE[1]}, on average {statistics.mean(drawn) / KB:.0f} kB as PNG"
-        )
+        drawn_size, sent = statistics.mean(drawn) / KB, sent_size(screens / "000.png") / KB
+        print(f"{len(drawn)} screenshots of {SIZE[0]}x{SIZE[1]}, on average {drawn_size:.0f} kB as PNG")
+        print(f"(the harness encodes them for Claude with little compression, for speed: {sent:.0f} kB)")
         targets = check_targets(screens, root)
         compare_with_vcrpy(screens, root)
     print(f"missed: {'; '.join(targets.missed)}" if targets.missed else "all targets are met")

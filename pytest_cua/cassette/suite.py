@@ -35,7 +35,6 @@ from pytest_cua.cassette.store import (
     HTTP,
     PAGE,
     RECORDING,
-    UNFINISHED,
     _locked,
     all_cassettes,
     cassette_folder,
@@ -46,7 +45,6 @@ from pytest_cua.cassette.store import (
 from pytest_cua.errors import BadArgument, CassetteMissing, CassetteUnreadable, shell_quoted
 
 BASELINES = "baselines"
-_KEPT = (FAILED, UNFINISHED, RECORDING)
 
 # ---------------------------------------------------------------------- what no test uses
 
@@ -128,7 +126,7 @@ def _own(folder: Path) -> list[Path]:
     return [
         path
         for path in sorted(folder.iterdir())
-        if path.name in _KEPT or not path.is_dir() or not _holds_recordings(path)
+        if path.name.startswith(".") or not path.is_dir() or not _holds_recordings(path)
     ]
 
 
@@ -188,7 +186,7 @@ def find_unused(root: Path, project: Path, collected: Collected) -> Unused:
 def _kept_aside(root: Path) -> Iterator[Cassette]:
     """The recordings that did not take their place, as far as they can be read."""
     for path in sorted(root.rglob(FILE)):
-        if path.parent.name in _KEPT:
+        if path.parent.name.startswith("."):
             with suppress(CassetteUnreadable):
                 yield load(path.parent, partial=True)
 
@@ -211,7 +209,7 @@ def _lone_baselines(
     living = {cassette_folder(root, test) for test in collected.ids if "::" in test}
     for folder in sorted(folders):
         file = f"{folder.parent.relative_to(root).as_posix()}.py"
-        kept = any(path.parent.name in _KEPT for path in folder.rglob(FILE))
+        kept = any(path.parent.name.startswith(".") for path in folder.glob(f"*/{FILE}"))
         left = any(name.partition("::")[0] == file for name in collected.left_out)
         if folder not in living and not kept and not left:
             # the folder tells the name of the test only about, but the path of its file
@@ -580,10 +578,10 @@ def _problems(cassette: Cassette, root: Path, seen: dict[str, Path]) -> Iterator
             f"{cassette.file}: it is of {test}, whose recording belongs into {place}: move the folder there, "
             f"or if the test was renamed: pytest-cua move {quoted} NEW"
         )
-    aside = cassette.folder / RECORDING
-    if not (aside / FILE).exists() and ((aside / PAGE).exists() or (aside / HTTP).exists()):
-        yield f"{aside}: a run was killed while this recording took its place; a replay finishes that: pytest {quoted}"
-        return
+    for aside in (cassette.folder / RECORDING, cassette.folder / FAILED):
+        if not (aside / FILE).exists() and ((aside / PAGE).exists() or (aside / HTTP).exists()):
+            yield f"{aside}: its swap was broken off by a kill; a replay finishes it: pytest {quoted}"
+            return
     yield from _beside(cassette)
     yield from _pictures_and_files(cassette)
     for hit in scan_folder(cassette.folder, allowed=(test,)):

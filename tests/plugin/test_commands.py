@@ -187,6 +187,9 @@ def test_a_file_moves_with_all_its_tests_from_a_folder_in_the_project(shop: Shop
     monkeypatch.chdir(shop.path / "deep")
     shop.done("move", "../test_rows.py", "er/test_it.py")
     monkeypatch.chdir(shop.path)
+    (shop.path / "pages.py").rename(shop.path / "sites.py")
+    edit(shop.path / "deep/er/test_it.py", "pages", "sites")
+    assert shop.done("move", "pages.py", "sites.py") == "moved flows/pages.py::log_in to flows/sites.py::log_in\n"
     assert not (shop.root / "test_rows").exists()
     assert len(list((shop.root / "deep/er/test_it").iterdir())) == 2
     shop.replays()
@@ -538,7 +541,7 @@ def test_a_checkout_that_may_not_be_written_can_be_verified(shop: Shop) -> None:
     assert tree(shop.path) == before
     assert f"kept aside, not committed: {shop.folder(ONE) / '.failed'}" in done.stdout
     assert done.stdout.endswith("3 recordings, 1 problem\n")
-    told = f"{shop.folder(TWO) / '.recording'}: a run was killed while this recording took its place; a replay finishes"
+    told = f"{shop.folder(TWO) / '.recording'}: its swap was broken off by a kill; a replay finishes it: pytest "
     assert done.stderr.startswith(told)
     shop.replays()
 

@@ -145,6 +145,9 @@ def stop_before(point: int, root: Path) -> None:
                 return
         elif event in ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.truncate"):
             path = args[0]
+        elif event == "fcntl.flock":
+            reached(event)
+            return
         else:
             return
         path = os.fsdecode(path) if isinstance(path, (str, bytes, os.PathLike)) else ""
@@ -388,6 +391,26 @@ def test_killed_at_every_point_of_adopting_one_that_was_kept(
             check_next_recording(root, 3)
         except Exception as error:
             raise AssertionError(point) from error
+
+
+def test_the_lock_of_a_folder_that_was_removed_is_no_lock(nursery: Nursery, tmp_path: Path) -> None:
+    """A recorder that was about to take the lock, while the one before ended and another began."""
+    root = tmp_path / "root"
+    first = tape_of(root, 5)
+    for point in range(1, 10):
+        child = nursery.start("record", root, number=6, point=point)
+        if nursery.stopped() == "fcntl.flock":
+            break
+        nursery.kill(child)
+    first.close(passed=True)
+    third = tape_of(root, 7)
+    os.kill(child, signal.SIGCONT)
+    assert nursery.told() == {"stopped": False, "code": 1}
+    nursery.child = 0
+    assert "Another run is recording this test just now" in nursery.log.read_text()
+    third.close(passed=True)
+    assert loaded(root) == 7
+    assert verify(root)[0] == []
 
 
 # ------------------------------------------------------------------ at any moment

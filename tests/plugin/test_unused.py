@@ -186,7 +186,7 @@ BROKEN = {"other/test_c.py": "import a_module_that_is_not_there\n"}
         (["-n2"], BROKEN),
         (["--continue-on-collection-errors"], BROKEN),
     ],
-    ids=str,
+    ids=lambda given: "-".join(given) or "whole",
 )
 def test_a_run_that_is_not_complete_says_nothing(suite: Suite, arguments: list[str], files: dict[str, str]) -> None:
     (suite.root / "screens/ab/abababababababab.webp").unlink()
