@@ -42,7 +42,6 @@ import os
 import struct
 import zlib
 from bisect import bisect_left
-from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
@@ -306,21 +305,7 @@ def to_png(image: Source) -> bytes:
     rows[:, 1:] = pixels.reshape(height, -1)
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)  # 8 bits, RGB
     chunks = ((b"IHDR", header), (b"IDAT", _deflate(rows.data)), (b"IEND", b""))
-    png = b"\x89PNG\r\n\x1a\n" + b"".join(_png_chunk(kind, data) for kind, data in chunks)
-    _encoded.append((png, rows))
-    return png
-
-
-#: What `to_png` has made last, each with its rows; a reply of Claude seldom asks for more screenshots than two.
-_encoded: deque[tuple[bytes, Pixels]] = deque(maxlen=2)
-
-
-def pixels_of_png(png: bytes) -> tuple[Size, bytes] | None:
-    """Give size and RGB bytes of what `to_png` has just made, so that nobody need decode it; None of any other."""
-    rows = next((rows for made, rows in [*_encoded] if made == png), None)
-    if rows is None:
-        return None
-    return (rows.shape[1] // 3, rows.shape[0]), rows[:, 1:].tobytes()
+    return b"\x89PNG\r\n\x1a\n" + b"".join(_png_chunk(kind, data) for kind, data in chunks)
 
 
 def _png_chunk(kind: bytes, data: bytes) -> bytes:

@@ -100,7 +100,10 @@ class Action:
 
     def to_json(self) -> dict[str, Any]:
         """The action as a JSON object, without what is empty."""
-        return {name: value for name, value in asdict(self).items() if value not in (None, "", [])}
+        found = {
+            name: value for name, value in asdict(self).items() if value not in (None, "", []) and value is not False
+        }
+        return found | ({"pointer": list(self.pointer)} if self.pointer is not None else {})
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Action:

@@ -173,6 +173,8 @@ class Cua:
         where = desktop or self.desktop
         entry = self._new_step(statement, where, kind="judge")
         image = self._judged_screen(where, entry)
+        data = base64.b64encode(screens.to_png(image)).decode()
+        self._keeper.sent(data, self._keeper.picture(image))
         blocks: list[dict[str, Any]] = [
             {"type": "text", "text": statement},
             {
@@ -180,7 +182,7 @@ class Cua:
                 "source": {
                     "type": "base64",
                     "media_type": "image/png",
-                    "data": base64.b64encode(screens.to_png(image)).decode(),
+                    "data": data,
                 },
             },
         ]
@@ -303,6 +305,10 @@ class Cua:
         """A frame: kept by the cassette."""
         return self._keeper.picture(image, key)
 
+    def sent(self, data: str, key: str) -> None:
+        """A picture that Claude is about to be sent: the cassette has it under this key."""
+        self._keeper.sent(data, key)
+
     def action(self, action: Action) -> None:
         """An action that is done: into the trace and the cassette."""
         if self._turn is not None:
@@ -314,7 +320,7 @@ class Cua:
             assert self._player is not None
             return RecordedComputer(
                 recorded=self._player.recorded_action,
-                screen=self._player.screen,
+                picture=self._player.picture_file,
                 missing=self._missing_action,
                 listener=self,
                 confirm=self.confirm,

@@ -34,6 +34,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pytest_cua.cassette.packing import unpacked_action, unpacked_messages, unpacked_reply
 from pytest_cua.errors import CassetteUnreadable
 from pytest_cua.trace import Action
 
@@ -379,6 +380,8 @@ def _check_version(path: Path, line: Line, oldest: int) -> None:
 
 def _assemble(folder: Path, lines: list[Line]) -> Cassette:
     params: dict[str, Any] = {}
+    replies: dict[Any, Any] = {}  # the last reply of each step and conversation
+    action: dict[str, Any] | None = None
     cassette = Cassette(folder, lines[0], [], [], lines[-1] if lines[-1]["type"] == "footer" else {}, lines=lines)
     conversations: dict[int, RecordedConversation] = {}
     for line in lines:
@@ -386,6 +389,7 @@ def _assemble(folder: Path, lines: list[Line]) -> Cassette:
             case "params":
                 params[line["id"]] = line["value"]
             case "step":
+                action = None
                 cassette.steps.append(
                     RecordedStep(
                         line["step"], line["sentence"], line["desktop"], line["kind"], line.get("phase", "call")
@@ -394,13 +398,17 @@ def _assemble(folder: Path, lines: list[Line]) -> Cassette:
             case "conversation":
                 conversations[line["conversation"]] = RecordedConversation(line["conversation"], line["client"])
             case "turn":
-                turn = _turn(line, params)
+                place = line.get("conversation") or f"step {line['step']}"
+                turn = _turn(line, params, replies.get(place))
+                replies[place] = turn.body
                 if "conversation" in line:
                     conversations[line["conversation"]].turns.append(turn)
                 else:
                     cassette.steps[-1].turns.append(turn)
             case "action":
-                cassette.steps[-1].turns[-1].actions[line["id"]] = Action.from_json(line)
+                turn = cassette.steps[-1].turns[-1]
+                action = unpacked_action(line, turn.body, action)
+                turn.actions[line["id"]] = Action.from_json(action)
             case "end":
                 cassette.steps[-1].end = line
             case "observation":
@@ -413,17 +421,18 @@ def _assemble(folder: Path, lines: list[Line]) -> Cassette:
     return cassette
 
 
-def _turn(line: Line, params: Mapping[str, Any]) -> RecordedTurn:
+def _turn(line: Line, params: Mapping[str, Any], before: Any) -> RecordedTurn:
     request, reply = line["request"], line["reply"]
+    body = reply.get("body")
     fields = dict(params[request["params"]])
     if "thread" in request:
         fields["thread"] = request["thread"]
     return RecordedTurn(
         line["turn"],
         fields,
-        request["new"],
+        unpacked_messages(request["new"], before),
         reply["status"],
-        reply.get("body"),
+        unpacked_reply(body, params[reply["like"]]) if "like" in reply else body,
         keep=request.get("keep", 0),
         events=reply.get("events"),
         cut=reply.get("cut"),

@@ -107,6 +107,9 @@ class Player(CassetteMiddleware):
         """The key of a picture; nothing is stored."""
         return key or screens.content_key(image)
 
+    def sent(self, data: str, key: str) -> None:
+        """Nothing: pictures of requests are not compared."""
+
     def observation(self, kind: str, subject: str, desktop: str, value: Any) -> None:
         """Nothing: a replay looks at the application itself."""
 
@@ -198,6 +201,14 @@ class Player(CassetteMiddleware):
             CassetteUnreadable: The file is missing or damaged.
         """
         return stored_screen(self.cassette, key)
+
+    def picture_file(self, key: str) -> bytes:
+        """The WebP file of the recorded picture with this key.
+
+        Raises:
+            CassetteUnreadable: The file is missing or damaged.
+        """
+        return _stored_picture(self.cassette, key)[0]
 
     # ------------------------------------------------------------------ middleware
 
@@ -293,6 +304,11 @@ def stored_screen(cassette: Cassette, key: str) -> Image.Image:
     Raises:
         CassetteUnreadable: The file is missing or damaged.
     """
+    return _stored_picture(cassette, key)[1]
+
+
+def _stored_picture(cassette: Cassette, key: str) -> tuple[bytes, Image.Image]:
+    """The picture's file, and what it shows."""
     path = cassette.screen_path(key)
     restore_it = f"restore it from version control (git log --all -- {path} finds it), or record the test again"
     try:
@@ -311,7 +327,7 @@ def stored_screen(cassette: Cassette, key: str) -> Image.Image:
         raise CassetteUnreadable(f"{path} is damaged.", restore_it) from None
     if screens.content_key(image) != key:
         raise CassetteUnreadable(f"{path} is not the picture that was recorded.", restore_it)
-    return image
+    return raw, image
 
 
 def stored_file(cassette: Cassette, key: str) -> bytes:

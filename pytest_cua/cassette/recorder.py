@@ -140,7 +140,7 @@ class Recorder(CassetteMiddleware):
         """An action is done; its pictures were given to `picture` before."""
         if self.player is not None:
             self.player.action(action)
-        self.tape.write({"type": "action", "step": self.tape.step, "turn": self._turn, **action.to_json()})
+        self.tape.action(self.tape.step, self._turn, action.to_json(), self._history.body)
 
     def end_step(self, step: Step) -> None:
         """A step ended as it should."""
@@ -161,6 +161,10 @@ class Recorder(CassetteMiddleware):
     def picture(self, image: Image.Image, key: str | None = None) -> str:
         """Store a picture and return its key."""
         return self.tape.picture(image, key)
+
+    def sent(self, data: str, key: str) -> None:
+        """A picture that is about to be sent was kept under this key already."""
+        self.tape.sent(data, key)
 
     def observation(self, kind: str, subject: str, desktop: str, value: Any) -> None:
         """Keep what the test looked at."""

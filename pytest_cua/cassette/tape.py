@@ -15,6 +15,7 @@ from PIL import Image
 
 from pytest_cua import screens
 from pytest_cua.cassette.format import FORMAT, INLINE_TEXT, canonical, load
+from pytest_cua.cassette.packing import packed_action, packed_messages, packed_reply, shared_fields
 from pytest_cua.cassette.redact import environment_secrets, redact, redact_bytes, redact_text, scan_folder
 from pytest_cua.cassette.review import steps_markdown
 from pytest_cua.cassette.store import HTTP, PAGE, CassetteWriter, digest_of
@@ -50,6 +51,8 @@ class Tape:
         self._header: dict[str, Any] | None = dict(header)
         self._waiting: list[dict[str, Any]] = []
         self._params: dict[str, str] = {}
+        self._shared: dict[tuple[str, ...], tuple[str, dict[str, Any]]] = {}
+        self._last_action: tuple[int, Mapping[str, Any]] = (0, {})
         self._observations = 0
         self._secrets = environment_secrets()  # the variables of now, and every Secret, also of later
         self._lock = threading.RLock()  # a thread of the test may look at the desktop while a step goes on
@@ -123,12 +126,12 @@ class Tape:
                 line["thread"] = thread
             if keep:
                 line["keep"] = keep
-            line["new"] = messages
+            line["new"] = packed_messages(messages, history.body)
             whole = {
                 "type": "turn",
                 **where,
                 "request": line,
-                "reply": self._reply(reply),
+                "reply": self._reply(reply, where),
                 "waited_ms": round(waited_ms),
             }
             if attempts:
@@ -136,9 +139,9 @@ class Tape:
             history.replied(reply.body)
             self.write(whole)
 
-    def _reply(self, reply: Reply) -> dict[str, Any]:
+    def _reply(self, reply: Reply, where: Mapping[str, Any]) -> dict[str, Any]:
         line: dict[str, Any] = {"status": reply.status}
-        if reply.headers:
+        if reply.headers and "conversation" in where:  # the loop's own code looks at none of them
             line["headers"] = reply.headers
         if reply.events is not None:
             line["events"] = redact_events(reply.events, self._secrets)
@@ -147,8 +150,29 @@ class Tape:
         elif reply.file is not None:
             line["file"] = self.file(reply.file)
         else:
-            line["body"] = reply.body
+            line |= self._packed(reply.body)
         return line
+
+    def _packed(self, body: Any) -> dict[str, Any]:
+        """A reply's body, what it shares with others stored once."""
+        shared = shared_fields(body)
+        if shared is None:
+            return {"body": body}
+        kind = (str(shared.get("model")), *sorted(shared), *sorted(shared["usage"]))
+        if kind not in self._shared:
+            self._shared[kind] = (f"r{len(self._shared) + 1}", shared)
+            self.write({"type": "params", "id": self._shared[kind][0], "value": shared})
+        name, shared = self._shared[kind]
+        packed = packed_reply(body, shared)
+        return {"body": body} if packed is None else {"like": name, "body": packed}
+
+    def action(self, step: int, turn: int, action: Mapping[str, Any], reply: Any) -> None:
+        """Write one action of a step; `reply` is the body that holds its call."""
+        with self._lock:
+            before = self._last_action[1] if self._last_action[0] == step else None
+            self._last_action = (step, action)
+            packed = packed_action(action, reply, before)
+            self.write({"type": "action", "step": step, "turn": turn, **packed})
 
     def _params_id(self, params: dict[str, Any]) -> str:
         text = canonical(params)
@@ -186,17 +210,14 @@ class Tape:
             self._keys[fingerprint] = self._request_key(data)
         return self._keys[fingerprint]
 
+    def sent(self, data: str, key: str) -> None:
+        """The base64 data of a picture that was kept already, so that it need not be decoded to be known."""
+        self._keys[hash(data)] = key
+
     def _request_key(self, data: str) -> str | None:
         content = decoded_bytes(data)
-        if content is None:
-            return None
-        with self._lock:
-            # a screenshot of the harness was kept a moment ago, so it need not be decoded
-            known = screens.pixels_of_png(content)
-            if known is not None and self.writer.has_screen(key := self._key_of(*known)):
-                return key
-            image = decoded_picture(content)
-            return self.picture(image) if image is not None else None
+        image = decoded_picture(content) if content is not None else None
+        return self.picture(image) if image is not None else None
 
     def request_file(self, data: str) -> str | None:
         """The key of a base64 document in a request."""

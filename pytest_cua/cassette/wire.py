@@ -118,6 +118,7 @@ class History:
 
     def __init__(self) -> None:
         self.sent: list[Any] = []
+        self.body: Any = None  # of the last reply
         self._reply: str | None = None
 
     def new_messages(self, messages: list[Any]) -> tuple[int, list[Any]]:
@@ -137,6 +138,7 @@ class History:
 
     def replied(self, body: Any) -> None:
         """Remember the reply as the next request will repeat it."""
+        self.body = body
         self._reply = canonical(body.get("content")) if isinstance(body, Mapping) else None
 
 

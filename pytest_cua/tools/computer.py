@@ -69,6 +69,10 @@ class Listener(Protocol):
         """A frame; gives its key."""
         ...
 
+    def sent(self, data: str, key: str) -> None:
+        """A picture, as base64, that Claude is about to be sent; the key that `picture` gave."""
+        ...
+
     def action(self, action: Action) -> None:
         """An action that is done."""
         ...
@@ -92,6 +96,9 @@ class SilentListener:
     def picture(self, image: Image.Image, key: str | None = None) -> str:
         """The key of the picture."""
         return key or screens.content_key(image)
+
+    def sent(self, data: str, key: str) -> None:
+        """Nothing."""
 
     def action(self, action: Action) -> None:
         """Nothing."""
@@ -213,10 +220,10 @@ class Computer(BetaAbstractComputerToolset20260801):
     def screenshot(self, context: BetaToolsetCallContext, input: Any) -> BetaScreenshotResult:
         """The whole screen, in the size the model's tier takes."""
         assert self._frame is not None
-        image = self._frame
-        if not self._scaling.is_identity:
-            image = image.resize(self._scaling.sent, Image.Resampling.LANCZOS)
-        return self._picture(image)
+        assert self._action is not None
+        if self._scaling.is_identity:
+            return self._picture(self._frame, self._action.before)
+        return self._picture(self._frame.resize(self._scaling.sent, Image.Resampling.LANCZOS))
 
     def zoom(self, context: BetaToolsetCallContext, input: Any) -> BetaScreenshotResult:
         """A region, cropped from the native frame and enlarged to fill the size of a screenshot."""
@@ -226,12 +233,14 @@ class Computer(BetaAbstractComputerToolset20260801):
         size = max(1, int(part.width * factor)), max(1, int(part.height * factor))
         return self._picture(part.resize(size, Image.Resampling.LANCZOS))
 
-    def _picture(self, image: Image.Image) -> BetaScreenshotResult:
+    def _picture(self, image: Image.Image, key: str | None = None) -> BetaScreenshotResult:
         assert self._action is not None
-        self._action.screen = self._listener.picture(image)
-        data = screens.to_png(image)
-        self.pictures.append(data)
-        return BetaScreenshotResult(data=base64.b64encode(data).decode(), media_type="image/png")
+        self._action.screen = self._listener.picture(image, key)
+        png = screens.to_png(image)
+        self.pictures.append(png)
+        data = base64.b64encode(png).decode()
+        self._listener.sent(data, self._action.screen)
+        return BetaScreenshotResult(data=data, media_type="image/png")
 
     def cursor_position(self, context: BetaToolsetCallContext, input: Any) -> BetaComputerCursorPositionResult:
         """Where the pointer is, in pixels of the screenshot."""
@@ -334,7 +343,7 @@ class RecordedComputer(BetaAbstractComputerToolset20260801):
 
     Args:
         recorded: Gives the recorded action of a `tool_use` id.
-        screen: Gives the recorded picture of a key.
+        picture: Gives the WebP file of the recorded picture of a key.
         missing: Called with the action when the cassette has none; raises.
         listener: Hears of each action.
         confirm: As for `Computer`: a hook that declined while recording declines again.
@@ -344,7 +353,7 @@ class RecordedComputer(BetaAbstractComputerToolset20260801):
         self,
         *,
         recorded: Callable[[str], Action | None],
-        screen: Callable[[str], Image.Image],
+        picture: Callable[[str], bytes],
         missing: Callable[[str], NoReturn],
         listener: Listener,
         confirm: Callable[[Any], bool] | None = None,
@@ -352,7 +361,7 @@ class RecordedComputer(BetaAbstractComputerToolset20260801):
         super().__init__(confirm=guarded(confirm))
         self.pictures: list[bytes] = []
         self._recorded = recorded
-        self._screen = screen
+        self._picture = picture
         self._missing = missing
         self._listener = listener
 
@@ -373,9 +382,9 @@ class RecordedComputer(BetaAbstractComputerToolset20260801):
         if action.is_error:
             raise ToolError(action.text)
         if action.screen:
-            data = screens.to_png(self._screen(action.screen))
+            data = self._picture(action.screen)  # as it is stored: nobody is sent it
             self.pictures.append(data)
-            return BetaScreenshotResult(data=base64.b64encode(data).decode(), media_type="image/png")
+            return BetaScreenshotResult(data=base64.b64encode(data).decode(), media_type="image/webp")
         if action.name == "cursor_position":
             x, _, y = action.text.partition(",")
             return BetaComputerCursorPositionResult(x=int(x.removeprefix("X=")), y=int(y.removeprefix("Y=")))

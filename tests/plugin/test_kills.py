@@ -405,8 +405,8 @@ def test_the_lock_of_a_folder_that_was_removed_is_no_lock(nursery: Nursery, tmp_
     first.close(passed=True)
     third = tape_of(root, 7)
     os.kill(child, signal.SIGCONT)
-    assert nursery.told() == {"stopped": False, "code": 1}
     nursery.child = 0
+    assert nursery.told() == {"stopped": False, "code": 1}
     assert "Another run is recording this test just now" in nursery.log.read_text()
     third.close(passed=True)
     assert loaded(root) == 7
