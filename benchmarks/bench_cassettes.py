@@ -501,7 +501,11 @@ def phase_replay(place: Place) -> dict[str, float]:
     def replay() -> None:
         player = Player(load_cassette(place.cassettes, TEST), test=TEST, latch=Latch())
         toolset = RecordedComputer(
-            recorded=player.recorded_action, picture=player.picture_file, missing=missing, listener=player
+            recorded=player.recorded_action,
+            screen=player.screen,
+            file=player.picture_file,
+            missing=missing,
+            listener=player,
         )
         Talk(player, with_middleware(replay_client(), player), toolset, threads=place.threads).run()
         player.finish(1, [])

@@ -159,5 +159,6 @@ def end_test(item: pytest.Item, *, passed: bool) -> None:
     try:
         state.end(passed=passed)
     finally:
+        state.forget_places()
         kept = [pair for pair in item.user_properties if not pair[0].startswith("cua_")]  # of an earlier run of it
         item.user_properties[:] = [*kept, *state.properties()]

@@ -10,6 +10,7 @@ import re
 import subprocess
 import tempfile
 import textwrap
+import time
 import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -176,6 +177,7 @@ class TestState:
     _lanes: Any = None
     _client_player: Any = None
     _scope: ExitStack = field(default_factory=ExitStack)
+    _places: ExitStack = field(default_factory=ExitStack)  # folders that go when the recordings have ended
     _http: Any = None
     _committed: bool = False
     isolation: str = ""  # of its desktops, once one has started
@@ -423,14 +425,24 @@ class TestState:
 
     def _flow_writer(self, flow: Flow) -> Any:
         """A writer for a flow; None when another worker recorded it while this one waited."""
-        from pytest_cua.cassette.store import CassetteWriter, cassette_folder, wait_for_recording
+        from pytest_cua.cassette.store import CassetteWriter, RecordedElsewhere, cassette_folder, wait_for_recording
 
-        folder = cassette_folder(self.settings.cassette_dir, flow.id)
-        if wait_for_recording(folder, self.settings.step_timeout):
-            cassette = self._recorded_flow(flow)
-            if cassette is not None:
+        root = self.settings.cassette_dir
+        folder = cassette_folder(root, flow.id)
+        holds_one = any(recording.tape is not None for recording in self._flows.values())
+        deadline = time.monotonic() + self.settings.step_timeout / 1000
+        while True:
+            try:
+                return CassetteWriter(folder, root)
+            except RecordedElsewhere:
+                if holds_one:  # who records it may wait for the one that we hold: paying twice is better than that
+                    place = Path(self._places.enter_context(tempfile.TemporaryDirectory(prefix="pytest-cua-")))
+                    return CassetteWriter(place / "flow", place)
+                if time.monotonic() > deadline:
+                    raise
+            wait_for_recording(folder, self.settings.step_timeout)
+            if self._recorded_flow(flow) is not None:
                 return None
-        return CassetteWriter(folder, self.settings.cassette_dir)
 
     def open_http(self, client: Any, config: Any) -> None:
         """Let vcrpy keep or answer the test's other HTTP calls, and refuse what is not declared, to the test's end."""
@@ -587,6 +599,9 @@ class TestState:
     def _own_tape(self) -> Any:
         return self._keeper.tape if self.recording and self._keeper is not None else None
 
+    def _has_its_place(self, tape: Any) -> bool:
+        return bool(tape.writer.is_committed and tape.writer.root == self.settings.cassette_dir)
+
     def _tapes(self) -> list[Any]:
         """What is being recorded: flows that the test was the first to use, and the test, which refers to them."""
         flows = [flow.tape for flow in self._flows.values() if flow.tape is not None]
@@ -606,6 +621,10 @@ class TestState:
             self._close_tapes(passed=True)
             self.passed = True
         self._keep_aside()
+
+    def forget_places(self) -> None:
+        """Remove the folders that only this test needed."""
+        self._places.close()
 
     def close_desktops(self) -> None:
         """End every desktop of the test."""
@@ -697,7 +716,7 @@ class TestState:
                 ("cua_output_tokens", usage.output_tokens),
                 ("cua_cost_usd", usage.cost_usd),
             ]
-            if self.passed and (recorded := [tape for tape in self._tapes() if tape.writer.is_committed]):
+            if self.passed and (recorded := [tape for tape in self._tapes() if self._has_its_place(tape)]):
                 found.append(("cua_recorded", "\n".join(str(tape.writer.folder) for tape in recorded)))
                 found.append(("cua_recorded_size", "\n".join(_told(tape) for tape in recorded)))
         if self.isolation:

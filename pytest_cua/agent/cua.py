@@ -320,7 +320,8 @@ class Cua:
             assert self._player is not None
             return RecordedComputer(
                 recorded=self._player.recorded_action,
-                picture=self._player.picture_file,
+                screen=self._player.screen,
+                file=self._player.picture_file,
                 missing=self._missing_action,
                 listener=self,
                 confirm=self.confirm,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
@@ -29,7 +28,7 @@ class StepResult:
     """
 
     step: Step
-    _pictures: tuple[bytes, ...] = field(repr=False, default=())
+    _pictures: tuple[Callable[[], Image.Image], ...] = field(repr=False, default=())
 
     @property
     def text(self) -> str:
@@ -59,7 +58,7 @@ class StepResult:
     @property
     def screenshots(self) -> list[Image.Image]:
         """The pictures Claude was shown, in order, as it saw them."""
-        return [Image.open(io.BytesIO(data)).convert("RGB") for data in self._pictures]
+        return [picture() for picture in self._pictures]
 
 
 @dataclass(frozen=True)

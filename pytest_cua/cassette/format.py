@@ -34,7 +34,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pytest_cua.cassette.packing import unpacked_action, unpacked_messages, unpacked_reply
+from pytest_cua.cassette.packing import unpacked_action, unpacked_messages, unpacked_reply, unpacked_thread
 from pytest_cua.errors import CassetteUnreadable
 from pytest_cua.trace import Action
 
@@ -426,7 +426,7 @@ def _turn(line: Line, params: Mapping[str, Any], before: Any) -> RecordedTurn:
     body = reply.get("body")
     fields = dict(params[request["params"]])
     if "thread" in request:
-        fields["thread"] = request["thread"]
+        fields["thread"] = unpacked_thread(request["thread"], before)
     return RecordedTurn(
         line["turn"],
         fields,

@@ -55,6 +55,20 @@ def _same(first: Any, second: Any) -> bool:
     return bool(first == second)
 
 
+def packed_thread(thread: Any, reply: Any) -> Any:
+    """The field `thread` of a request; one that goes on from the reply before need not name it."""
+    return "=reply" if _same(thread, _going_on(reply)) else thread
+
+
+def unpacked_thread(thread: Any, reply: Any) -> Any:
+    """The whole field again."""
+    return _going_on(reply) if thread == "=reply" else thread
+
+
+def _going_on(reply: Any) -> Any:
+    return {"type": "continue", "previous_message_id": reply.get("id")} if isinstance(reply, Mapping) else None
+
+
 # ---------------------------------------------------------------------- tool results
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -203,12 +204,14 @@ class Player(CassetteMiddleware):
         return stored_screen(self.cassette, key)
 
     def picture_file(self, key: str) -> bytes:
-        """The WebP file of the recorded picture with this key.
+        """The WebP file of the recorded picture with this key, seen to be whole, and not decoded.
+
+        That its pixels are those of the key is seen where they are used (`screen`), and by `pytest-cua verify`.
 
         Raises:
             CassetteUnreadable: The file is missing or damaged.
         """
-        return _stored_picture(self.cassette, key)[0]
+        return _picture_file(self.cassette, key)
 
     # ------------------------------------------------------------------ middleware
 
@@ -304,30 +307,38 @@ def stored_screen(cassette: Cassette, key: str) -> Image.Image:
     Raises:
         CassetteUnreadable: The file is missing or damaged.
     """
-    return _stored_picture(cassette, key)[1]
-
-
-def _stored_picture(cassette: Cassette, key: str) -> tuple[bytes, Image.Image]:
-    """The picture's file, and what it shows."""
     path = cassette.screen_path(key)
-    restore_it = f"restore it from version control (git log --all -- {path} finds it), or record the test again"
+    raw = _picture_file(cassette, key)
+    try:
+        image = screens.decode(raw, path)
+    except BadArgument:
+        raise CassetteUnreadable(f"{path} is damaged.", _restore_it(path)) from None
+    if screens.content_key(image) != key:
+        raise CassetteUnreadable(f"{path} is not the picture that was recorded.", _restore_it(path))
+    return image
+
+
+def _restore_it(path: Path) -> str:
+    return f"restore it from version control (git log --all -- {path} finds it), or record the test again"
+
+
+def _picture_file(cassette: Cassette, key: str) -> bytes:
+    """The bytes of a picture's file, which is there and has the length that its head says."""
+    path = cassette.screen_path(key)
     try:
         raw = path.read_bytes()
     except OSError as error:
         raise CassetteUnreadable(
-            f"{path}, which {cassette.file} shows, cannot be read: {error.strerror}.", restore_it
+            f"{path}, which {cassette.file} shows, cannot be read: {error.strerror}.", _restore_it(path)
         ) from None
     if raw.startswith(b"version https://git-lfs"):
         raise CassetteUnreadable(
             f"{path} is a pointer of Git LFS, not the picture.", "fetch the files: git lfs install && git lfs pull"
         )
-    try:
-        image = screens.decode(raw, path)
-    except BadArgument:
-        raise CassetteUnreadable(f"{path} is damaged.", restore_it) from None
-    if screens.content_key(image) != key:
-        raise CassetteUnreadable(f"{path} is not the picture that was recorded.", restore_it)
-    return raw, image
+    whole = raw[:4] == b"RIFF" and raw[8:12] == b"WEBP" and int.from_bytes(raw[4:8], "little") + 8 == len(raw)
+    if not whole:
+        raise CassetteUnreadable(f"{path} is damaged.", _restore_it(path))
+    return raw
 
 
 def stored_file(cassette: Cassette, key: str) -> bytes:

@@ -121,7 +121,12 @@ def load_cassette(root: Path, test: str) -> Cassette:
             f"if the test was renamed: pytest-cua move {shell_quoted(str(recorded))} {shell_quoted(test)}",
             f"else record it: pytest --cua-mode=record {shell_quoted(test)}",
         )
-    check_beside(cassette)
+    try:
+        check_beside(cassette)
+    except CassetteUnreadable:
+        if not wait_for_recording(folder, 5000):
+            raise
+        return load_cassette(root, test)  # another run was just putting a new one in its place
     return cassette
 
 
@@ -170,6 +175,10 @@ def _renamed_from(folder: Path, test: str) -> str | None:
     project = project_root()
     root = next((parent for parent in folder.parents if (parent / SCREENS).is_dir()), None)
     return renamed_from(root, project, test) if project is not None and root is not None else None
+
+
+class RecordedElsewhere(CassetteUnwritable):
+    """Another run is recording into this folder."""
 
 
 class CassetteWriter:
@@ -231,7 +240,7 @@ class CassetteWriter:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self._lock.close()
-            raise CassetteUnwritable(
+            raise RecordedElsewhere(
                 f"Another run is recording this test just now: {self.aside}.",
                 "wait for it to end; two recordings of one test at once would mix",
             ) from None

@@ -15,7 +15,7 @@ from PIL import Image
 
 from pytest_cua import screens
 from pytest_cua.cassette.format import FORMAT, INLINE_TEXT, canonical, load
-from pytest_cua.cassette.packing import packed_action, packed_messages, packed_reply, shared_fields
+from pytest_cua.cassette.packing import packed_action, packed_messages, packed_reply, packed_thread, shared_fields
 from pytest_cua.cassette.redact import environment_secrets, redact, redact_bytes, redact_text, scan_folder
 from pytest_cua.cassette.review import steps_markdown
 from pytest_cua.cassette.store import HTTP, PAGE, CassetteWriter, digest_of
@@ -123,7 +123,7 @@ class Tape:
             if "conversation" in where:
                 line = {"method": request.method, "path": request.path, **line}
             if thread is not None:
-                line["thread"] = thread
+                line["thread"] = packed_thread(thread, history.body)
             if keep:
                 line["keep"] = keep
             line["new"] = packed_messages(messages, history.body)

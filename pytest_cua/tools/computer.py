@@ -11,6 +11,7 @@ import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
@@ -133,7 +134,7 @@ class Computer(BetaAbstractComputerToolset20260801):
     ) -> None:
         super().__init__(confirm=guarded(confirm))
         self.desktop = desktop
-        self.pictures: list[bytes] = []  # what Claude was shown, as PNG
+        self.pictures: list[Callable[[], Image.Image]] = []  # gives what Claude was shown
         self._listener = listener or SilentListener()
         self._check = check
         self._scaling = scaling or Scaling(desktop.size, desktop.size)
@@ -237,7 +238,7 @@ class Computer(BetaAbstractComputerToolset20260801):
         assert self._action is not None
         self._action.screen = self._listener.picture(image, key)
         png = screens.to_png(image)
-        self.pictures.append(png)
+        self.pictures.append(partial(screens.decode, png, "a screenshot"))
         data = base64.b64encode(png).decode()
         self._listener.sent(data, self._action.screen)
         return BetaScreenshotResult(data=data, media_type="image/png")
@@ -343,7 +344,8 @@ class RecordedComputer(BetaAbstractComputerToolset20260801):
 
     Args:
         recorded: Gives the recorded action of a `tool_use` id.
-        picture: Gives the WebP file of the recorded picture of a key.
+        screen: Gives the recorded picture of a key.
+        file: Gives its WebP file.
         missing: Called with the action when the cassette has none; raises.
         listener: Hears of each action.
         confirm: As for `Computer`: a hook that declined while recording declines again.
@@ -353,15 +355,17 @@ class RecordedComputer(BetaAbstractComputerToolset20260801):
         self,
         *,
         recorded: Callable[[str], Action | None],
-        picture: Callable[[str], bytes],
+        screen: Callable[[str], Image.Image],
+        file: Callable[[str], bytes],
         missing: Callable[[str], NoReturn],
         listener: Listener,
         confirm: Callable[[Any], bool] | None = None,
     ) -> None:
         super().__init__(confirm=guarded(confirm))
-        self.pictures: list[bytes] = []
+        self.pictures: list[Callable[[], Image.Image]] = []
         self._recorded = recorded
-        self._picture = picture
+        self._screen = screen
+        self._file = file
         self._missing = missing
         self._listener = listener
 
@@ -382,8 +386,8 @@ class RecordedComputer(BetaAbstractComputerToolset20260801):
         if action.is_error:
             raise ToolError(action.text)
         if action.screen:
-            data = self._picture(action.screen)  # as it is stored: nobody is sent it
-            self.pictures.append(data)
+            data = self._file(action.screen)  # as it is stored: nobody is sent it
+            self.pictures.append(partial(self._screen, action.screen))
             return BetaScreenshotResult(data=base64.b64encode(data).decode(), media_type="image/webp")
         if action.name == "cursor_position":
             x, _, y = action.text.partition(",")
