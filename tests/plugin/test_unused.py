@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # importlib mode leaves it out
 
 from suite_support import make, tree
 
+from pytest_cua.cassette.store import cassette_folder
 from pytest_cua.cli import main
 
 A = """
@@ -202,7 +203,7 @@ def test_a_run_that_is_not_complete_says_nothing(suite: Suite, arguments: list[s
 @pytest.mark.parametrize("workers", [(), ("-n2",)])
 def test_what_last_failed_says_nothing(suite: Suite, workers: tuple[str, ...]) -> None:
     """It leaves out the other tests of a file without telling anybody."""
-    suite.write("tests/test_a.py", FAILING["tests/test_a.py"])
+    suite.write("other/test_c.py", f"{C}\ndef test_lost():\n    assert 0\n")
     assert suite.unused() != []
     assert suite.unused("--lf", *workers) == []
     suite.last.assert_outcomes(failed=1)
@@ -378,8 +379,6 @@ def test_prune_removes_nothing_of_tests_that_the_settings_leave_out(suite: Suite
     suite.write("pyproject.toml", text.replace('["--import', f'[{more}, "--import'))
     code, _, err = suite.command("prune")
     assert (code, err) == (0, "")
-    from pytest_cua.cassette.store import cassette_folder
-
     for test in LIVING:
         assert (cassette_folder(suite.root, test) / "cassette.jsonl").exists(), test
     assert (suite.root / "other/test_c/test_lost").exists() is (more in ('"--lf"', '"--ignore=other"'))
@@ -439,16 +438,17 @@ def test_baselines_of_a_test_without_a_cassette_go_with_it(suite: Suite) -> None
         folder = suite.root / "tests/test_a" / name / "baselines"
         folder.mkdir(parents=True)
         (folder / "whole.png").write_bytes(b"picture")
-    lone = suite.root / "other/test_c/test_other"
-    shutil.rmtree(lone)
-    (lone / "baselines").mkdir(parents=True)
-    (lone / "baselines/whole.png").write_bytes(b"picture")
+    lone = [cassette_folder(suite.root, test) for test in (LIVING[2], LIVING[3], LIVING[5])]
+    for folder in lone:
+        shutil.rmtree(folder)
+        (folder / "baselines").mkdir(parents=True)
+        (folder / "baselines/whole.png").write_bytes(b"picture")
     assert "tests/test_a.py::test_desktop_only" in suite.unused()
     assert "tests/test_a.py::test_desktop_only" not in suite.unused("other")
     assert suite.command("prune")[0] == 0
     assert not (suite.root / "tests/test_a/test_desktop_only").exists()
     assert (suite.root / "tests/test_a/test_one/baselines/whole.png").exists()
-    assert (lone / "baselines/whole.png").exists()
+    assert all((folder / "baselines/whole.png").exists() for folder in lone)
 
 
 def test_prune_without_a_folder_says_so(suite: Suite) -> None:

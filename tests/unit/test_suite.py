@@ -309,9 +309,20 @@ def test_an_age_that_is_to_fail_fails_here_too(
 
 def test_what_is_adopted_is_whole(root: Path, folder: Path) -> None:
     make(root, TEST, "Again", picture="lime", passed=False)
-    assert main(["accept", TEST]) == 0
-    assert "## 1. Again" in (folder / "steps.md").read_text()
+    new = "tests/test_a.py::test_new"
+    assert main(["move", TEST, new]) == 0
+    assert main(["accept", new]) == 0
+    assert "## 1. Again" in (folder.with_name("test_new") / "steps.md").read_text()
     assert verify(root)[0] == []
+
+
+def test_commands_work_from_a_folder_of_the_project_as_pytest_does(root: Path, monkeypatch: Any, capsys: Any) -> None:
+    below = root.parent / "tests/deep"  # the empty pytest.ini marks the root
+    below.mkdir(parents=True)
+    monkeypatch.chdir(below)
+    assert main(["verify"]) == 0
+    assert main(["show", "../test_a.py::test_a"]) == 0
+    assert f"# {TEST}" in capsys.readouterr().out
 
 
 # ------------------------------------------------------------------ one recording, written anew
@@ -382,6 +393,8 @@ def test_of_several_rows_none_is_guessed(root: Path) -> None:
     for row in "vw":
         make(root, f"tests/test_a.py::test_b[{row}]", "Open it")
     assert renamed_from(root, root.parent, "tests/test_a.py::test_else[z]") is None
+    assert renamed_from(root, root.parent, "tests/test_a.py::test_else[w]") == "tests/test_a.py::test_b[w]"
+    make(root, "tests/test_a.py::test_elses[v]", "Open it")  # closer, but of another row
     assert renamed_from(root, root.parent, "tests/test_a.py::test_else[w]") == "tests/test_a.py::test_b[w]"
 
 
