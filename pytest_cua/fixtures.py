@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 SESSION = pytest.StashKey[RunSession]()
 TEST = pytest.StashKey[TestState]()
+_underway: dict[str, TestState] = {}  # tests between their set-up and the end of their fixtures
 
 
 def session_of(settings: Settings) -> RunSession:
@@ -40,6 +41,7 @@ def _cua_test(request: pytest.FixtureRequest) -> Iterator[TestState]:
         raise BadArgument(str(error)) from None
     state = session.begin(item.nodeid, settings, rootpath=request.config.rootpath)
     item.stash[TEST] = state
+    _underway[item.nodeid] = state
     yield state
     state.close()
 
@@ -99,7 +101,7 @@ def cua(request: pytest.FixtureRequest, _cua_test: TestState) -> Iterator[Cua]:
     client = request.getfixturevalue("cua_client") if state.recording else None
     desktop = request.getfixturevalue("desktop")
     state.open_http(client, _vcr_config(request))
-    state.goes_on = _goes_on(request)
+    state.goes_on = _goes_on(request) or state.recorded_after_the_test
     yield state.make_cua(desktop, client, request.getfixturevalue("cua_confirm"))
     state.settle_fixtures()
 
@@ -136,6 +138,13 @@ def finish_call(item: pytest.Item, error: BaseException | None) -> None:
     state.settle(error)
 
 
+def failed_call(test: str) -> None:
+    """A report says that a test which is under way did not pass."""
+    state = _underway.get(test)
+    if state is not None:
+        state.passed = False
+
+
 def set_phase(item: pytest.Item, phase: str) -> None:
     """Say which part of a test runs from now on: its steps are labelled so."""
     state = item.stash.get(TEST, None)
@@ -159,6 +168,7 @@ def end_test(item: pytest.Item, *, passed: bool) -> None:
     try:
         state.end(passed=passed)
     finally:
+        _underway.pop(item.nodeid, None)
         state.forget_places()
         kept = [pair for pair in item.user_properties if not pair[0].startswith("cua_")]  # of an earlier run of it
         item.user_properties[:] = [*kept, *state.properties()]

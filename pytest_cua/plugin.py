@@ -26,6 +26,7 @@ from pytest_cua.fixtures import (  # noqa: F401  fixtures are found by being her
     desktop,
     desktop_factory,
     end_test,
+    failed_call,
     finish_call,
     session_of,
     set_phase,
@@ -168,6 +169,12 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if state is not None and report.when != "teardown" and (lines := state.steps_section()):
         report.sections.append(("Computer-use steps", "\n".join(lines)))
     return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """A test can fail without an exception that leaves it: unittest's and subtests' failures show in reports alone."""
+    if report.when == "call" and report.outcome != "passed":
+        failed_call(report.nodeid)
 
 
 @pytest.hookimpl(tryfirst=True)

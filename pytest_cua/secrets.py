@@ -58,7 +58,7 @@ _VOCABULARY = frozenset(
     shell signature size status step steps steps.md still_ms stop_reason stop_sequence stream string
     subject summary system teardown text text_delta theme thinking thinking_delta thread timezone title
     tool toolset_name tool_result tool_use tool_use_id tools turn turns type usage value version
-    waited_ms width windows xvfb
+    waited_ms width windows xvfb like results
     cache_creation_input_tokens cache_read_input_tokens computer_toolset_20260801
     ephemeral_1h_input_tokens ephemeral_5m_input_tokens output_tokens_details thinking_tokens
     """.split()  # noqa: SIM905  one word a line would take a hundred lines

@@ -7,6 +7,7 @@ import functools
 import hashlib
 import os
 import re
+import shlex
 import subprocess
 import tempfile
 import textwrap
@@ -22,6 +23,7 @@ from pytest_cua.errors import (
     CassetteMismatch,
     CassetteMissing,
     CassetteUnreadable,
+    CassetteUnwritable,
     CuaError,
     CuaWarning,
     NeedsApplication,
@@ -197,7 +199,7 @@ class TestState:
             CassetteMissing, CassetteUnreadable, CassetteUnwritable: As their names say.
         """
         from pytest_cua.cassette.recorder import Latch
-        from pytest_cua.cassette.store import CassetteWriter, load_cassette
+        from pytest_cua.cassette.store import CassetteWriter, RecordedElsewhere, load_cassette
         from pytest_cua.trace import Run
 
         self._make_client, self._normalize = make_client, normalize
@@ -215,7 +217,10 @@ class TestState:
         self.context.recording = self.recording
         if self.recording:
             self._source = self._recording_to_continue()
-            self._writer = CassetteWriter(self.context.folder, self.settings.cassette_dir)
+            try:
+                self._writer = CassetteWriter(self.context.folder, self.settings.cassette_dir)
+            except RecordedElsewhere as error:
+                raise CassetteUnwritable(error.message, *error.hints) from None
             return
         check_age(self._cassette, self.settings)
         self._keeper = self._player(self._cassette)
@@ -502,6 +507,11 @@ class TestState:
             if not self.passed:
                 self._keep_aside()
 
+    @property
+    def recorded_after_the_test(self) -> bool:
+        """Whether the recording has steps that belong to what runs after the test's function."""
+        return self._cassette is not None and any(step.phase == "teardown" for step in self._cassette.steps)
+
     def settle_fixtures(self) -> None:
         """The user's fixtures that use `cua` have ended: settle what they did after the test.
 
@@ -741,7 +751,8 @@ def check_age(cassette: Any, settings: Settings) -> None:
     test = cassette.header["test"]
     again = f"record it again: pytest --cua-mode=record {shell_quoted(test)}"
     if cassette.header.get("kind") == "flow":
-        again = f"record it again: rm -r {cassette.folder}, then pytest --cua-record with a test that uses it"
+        folder = shlex.quote(str(cassette.folder))
+        again = f"record it again: rm -r {folder}, then pytest --cua-record with a test that uses it"
     age = age_in_days(cassette)
     if settings.max_age is not None and age >= settings.max_age[0]:
         told = f"{cassette.file} was recorded {age} days ago, and cua_max_age is {settings.max_age[0]} days."

@@ -23,11 +23,14 @@ def recorded_clients(middleware: ClientMiddleware, *, replaying: bool) -> Iterat
         replaying: Whether nothing is asked, so that nothing need be asked twice.
     """
     made = {kind: kind.__init__ for kind in (SyncAPIClient, AsyncAPIClient)}
+    ClientMiddleware.active.append(middleware)
     for kind, original in made.items():
         kind.__init__ = _wrapped(original, middleware, replaying)  # type: ignore[method-assign]
     try:
         yield
     finally:
+        ClientMiddleware.active.remove(middleware)
+        middleware.lanes.closed = True
         for kind, original in made.items():
             kind.__init__ = original  # type: ignore[method-assign]
 

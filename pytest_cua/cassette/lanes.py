@@ -105,6 +105,7 @@ class Lanes:
 
     def __init__(self) -> None:
         self.names = Names()
+        self.closed = False  # the test has ended
         self.lanes: list[Lane] = []
         self.lock = threading.RLock()
         self._underway: dict[str, tuple[Lane, int, tuple[int, list[Any]]]] = {}

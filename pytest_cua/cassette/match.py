@@ -61,7 +61,7 @@ class Names:
             return
         self._names.update(found)
         longest_first = sorted(self._names, key=len, reverse=True)
-        self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+        self._pattern = re.compile(rf"(?<!\w)(?:{'|'.join(map(re.escape, longest_first))})(?!\w)")
 
     def __call__(self, value: Any) -> Any:
         """The JSON value with every text in it named."""
@@ -70,8 +70,11 @@ class Names:
         if isinstance(value, str):
             return self._pattern.sub(lambda found: f"{{{self._names[found[0]]}}}", value)
         if isinstance(value, Mapping):
-            return {name: self(item) for name, item in value.items()}
+            return {name: item if name in _FIXED else self(item) for name, item in value.items()}
         return [self(item) for item in value] if isinstance(value, list) else value
+
+
+_FIXED = ("type", "role", "model", "id", "name", "tool_use_id", "media_type", "screen", "file", "cache_control")
 
 
 @dataclass(frozen=True)
@@ -110,16 +113,21 @@ class Difference:
         return text
 
 
-def request_view(params: Mapping[str, Any], keep: int, new: Iterable[Any]) -> dict[str, Any]:
-    """The part of a request that the harness answers for; the messages by their place in the whole conversation."""
+def request_view(params: Mapping[str, Any], keep: int, new: Iterable[Any], *, first: bool = False) -> dict[str, Any]:
+    """The part of a request that the harness answers for; the messages by their place in the whole conversation.
+
+    Args:
+        params, keep, new: Of the request.
+        first: Whether it begins its conversation: what stands there as Claude's was written by the code that asks.
+    """
     asked = {name: value for name, value in params.items() if (name, value) != ("stream", False)}  # as if not given
-    return {**asked, "messages": [None] * keep + [_message(message) for message in new]}
+    return {**asked, "messages": [None] * keep + [_message(message, own=first) for message in new]}
 
 
-def _message(message: Any) -> Any:
+def _message(message: Any, *, own: bool) -> Any:
     if not isinstance(message, Mapping) or "role" not in message:
         return message
-    if message["role"] == "assistant":
+    if message["role"] == "assistant" and not own:
         return {"role": "assistant"}
     content = message.get("content")
     if isinstance(content, str):
@@ -134,8 +142,11 @@ def _block(block: Any) -> Any:
     match block.get("type"):
         case "tool_result":
             return {name: block.get(name) for name in ("type", "tool_use_id", "toolset_name")}
-        case "image" | "document" as kind:
-            return {"type": kind}
+        case "image" | "document":
+            source = block.get("source")
+            bytes_of_it = isinstance(source, Mapping) and source.get("type") == "base64"
+            left_out = ("screen", "file", "media_type", "cache_control", *(["source"] if bytes_of_it else []))
+            return {name: value for name, value in block.items() if name not in left_out}
         case _:
             return {name: value for name, value in block.items() if name != "cache_control"}
 

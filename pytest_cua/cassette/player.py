@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -289,7 +290,7 @@ class Player(CassetteMiddleware):
     def record_again(self) -> str:
         """The command that makes this recording anew."""
         if self.flow:
-            return f"rm -r {self.cassette.folder} && pytest --cua-record {shell_quoted(self.test)}"
+            return f"rm -r {shlex.quote(str(self.cassette.folder))} && pytest --cua-record {shell_quoted(self.test)}"
         return f"pytest --cua-mode=record {shell_quoted(self.test)}"
 
     def mismatch(self, what: str, *hints: str) -> CassetteMismatch:
@@ -403,10 +404,14 @@ class ClientPlayer(ClientMiddleware):
 
     def handle(self, request: APIRequest, call_next: CallNext) -> APIResponse[Any]:
         """Answer from the cassette; nothing is ever sent."""
+        if (successor := self.successor()) is not None:
+            return successor.handle(request, call_next)
         return self._answer(request)  # type: ignore[no-any-return]
 
     async def handle_async(self, request: APIRequest, call_next: AsyncCallNext) -> Any:
         """As `handle`, for an asynchronous client."""
+        if (successor := self.successor()) is not None:
+            return await successor.handle_async(request, call_next)
         return self._answer(request)
 
     def _answer(self, request: APIRequest) -> Any:
@@ -427,15 +432,24 @@ class ClientPlayer(ClientMiddleware):
             self._player.served += 1
         if turn.status == 0:
             return self._no_reply(request, turn)
-        content = stored_file(self.cassette, turn.file) if turn.file else None
+        try:
+            content = stored_file(self.cassette, turn.file) if turn.file else None
+        except CassetteUnreadable as error:
+            raise self._player.latch.set(error) from None  # type: ignore[arg-type]
         body = _with_secrets(turn.body)
         return response(request, turn, self.client, body=body, over=self._over, content=content)
 
     def _difference(self, turn: RecordedTurn, asked: Request, keep: int, new: list[Any]) -> Any:
         normalize = self._player.normalize
         return first_difference(
-            {"request": f"{turn.method.upper()} {turn.path}", **request_view(turn.params, turn.keep, turn.new)},
-            {"request": f"{asked.method.upper()} {asked.path}", **request_view(asked.params, keep, new)},
+            {
+                "request": f"{turn.method.upper()} {turn.path}",
+                **request_view(turn.params, turn.keep, turn.new, first=turn.number == 1),
+            },
+            {
+                "request": f"{asked.method.upper()} {asked.path}",
+                **request_view(asked.params, keep, new, first=turn.number == 1),
+            },
             normalize=normalize,
         )
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import anthropic
 import httpx2
@@ -55,10 +55,27 @@ class ClientMiddleware(Middleware):
     """
 
     client: Any = None
+    lanes: Lanes
+    active: ClassVar[list[ClientMiddleware]] = []  # of the tests that run, the innermost last
 
     def bound_to(self, client: Any) -> ClientMiddleware:
         """One of this kind for a client."""
         raise NotImplementedError
+
+    def successor(self) -> ClientMiddleware | None:
+        """Who records or answers a client that has outlived its test: the test that runs now; None while its own does.
+
+        Raises:
+            BadArgument: None runs.
+        """
+        if not self.lanes.closed:
+            return None
+        if not self.active:
+            raise BadArgument(
+                "A client that was made in a test with `cua` asks after the end of it, where nothing records it.",
+                "make the client anew outside of such tests",
+            )
+        return self.active[-1].bound_to(self.client)
 
 
 @contextmanager
@@ -232,6 +249,8 @@ class ClientRecorder(ClientMiddleware):
 
     def handle(self, request: APIRequest, call_next: CallNext) -> APIResponse[Any]:
         """Let the request through and keep it with its reply."""
+        if (successor := self.successor()) is not None:
+            return successor.handle(request, call_next)
         exchange = self._begin(request)
         try:
             with _asking():
@@ -249,6 +268,8 @@ class ClientRecorder(ClientMiddleware):
 
     async def handle_async(self, request: APIRequest, call_next: AsyncCallNext) -> Any:
         """As `handle`, for an asynchronous client."""
+        if (successor := self.successor()) is not None:
+            return await successor.handle_async(request, call_next)
         exchange = self._begin(request)
         try:
             with _asking():

@@ -124,9 +124,11 @@ def load_cassette(root: Path, test: str) -> Cassette:
     try:
         check_beside(cassette)
     except CassetteUnreadable:
-        if not wait_for_recording(folder, 5000):
+        if not wait_for_recording(folder, 2000):
             raise
-        return load_cassette(root, test)  # another run was just putting a new one in its place
+        cassette = load(folder)  # another run was just putting a new one in its place
+        cassette.root = root
+        check_beside(cassette)
     return cassette
 
 
@@ -536,7 +538,9 @@ def _sync(path: Path) -> None:
 
 def _worth_keeping(path: Path) -> bool:
     """Whether the file holds an answer of a model."""
-    return path.exists() and any(line.startswith(b'{"type": "turn"') for line in path.read_bytes().splitlines())
+    return path.exists() and any(
+        line.startswith(b'{"type": "turn"') and b'"status": 200' in line for line in path.read_bytes().splitlines()
+    )
 
 
 def _clear(aside: Path) -> None:
@@ -558,11 +562,19 @@ def _keep(aside: Path, target: Path) -> Path | None:
         for name in (".gitignore", HTTP, PAGE, SCREENS, FILES, FILE):  # the file last: then all is there
             if (aside / name).exists():
                 (aside / name).replace(moving / name)
-    if is_adoptable(target) and not is_adoptable(moving):
-        target = target.with_name(UNFINISHED)
+    if _finished(target) > _finished(moving) or (is_adoptable(target) and not is_adoptable(moving)):
+        target = target.with_name(UNFINISHED)  # what is kept there was paid for too, and holds more
     (target / FILE).unlink(missing_ok=True)  # first: nobody takes the rest for a recording
     shutil.rmtree(target, ignore_errors=True)
     return moving.replace(target)
+
+
+def _finished(folder: Path) -> int:
+    """How many steps of a recording came to their end; -1 where none can be read."""
+    try:
+        return sum(bool(step.end) for step in load(folder, partial=True).steps)
+    except (OSError, CassetteUnreadable):
+        return -1
 
 
 def is_adoptable(folder: Path) -> bool:

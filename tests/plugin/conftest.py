@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import json
 import os
 import pkgutil
 import subprocess
@@ -57,7 +56,8 @@ VALID_KEY = None
 @pytest.fixture
 def cua_client():
     with ScriptedClaude(SCRIPT, valid_key=VALID_KEY) as claude:
-        yield anthropic.Anthropic(api_key=KEY, base_url=claude.base_url, max_retries=0)
+        with anthropic.Anthropic(api_key=KEY, base_url=claude.base_url, max_retries=0) as client:
+            yield client
 """
 
 
@@ -138,9 +138,18 @@ class Project:
         return self.path / "cassettes" / file / test
 
     def lines(self, test: str = "test_note", file: str = "test_note") -> list[dict[str, Any]]:
-        """The lines of a cassette."""
-        text = (self.folder(test, file) / "cassette.jsonl").read_text(encoding="utf-8")
-        return [json.loads(line) for line in text.splitlines()]
+        """The lines of a cassette; its actions whole, with what their lines need not say."""
+        from pytest_cua.cassette.format import load
+
+        cassette = load(self.folder(test, file))
+        whole = [
+            {"step": step.number, "turn": turn.number, **action.to_json()}
+            for step in cassette.steps
+            for turn in step.turns
+            for action in turn.actions.values()
+        ]
+        actions = iter(whole)
+        return [{**line, **next(actions)} if line["type"] == "action" else line for line in cassette.lines]
 
     def actions(self, test: str = "test_note") -> list[tuple[str, Any]]:
         return [(line["name"], line["input"]) for line in self.lines(test) if line["type"] == "action"]

@@ -268,3 +268,60 @@ def test_a_test_that_asks_nothing_is_no_test_of_an_agent(app: Any) -> None:
     result = app.run("--cua-mode=offline")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*the recording goes on with 'Look'*"])
+
+
+CACHED = """
+import functools
+@functools.lru_cache
+def cached():
+    return app.client()
+
+def ask(text):
+    message = cached().messages.create(messages=[{"role": "user", "content": text}], **app.ASK)
+    return message.content[0].text
+
+def test_one(cua):
+    assert ask("first").startswith("You said: first")
+    cua.desktop.file("a").write("x")
+    assert cua.desktop.file("a").read_text() == "x"
+
+def test_two(cua):
+    cua.do("Look")
+    try:
+        assert ask("second").startswith("You said: second")
+    except Exception:
+        pass
+    cua.desktop.file("a").write("x")
+    assert cua.desktop.file("a").read_text() == "x"
+"""
+
+
+def test_a_client_that_outlives_its_test_belongs_to_the_one_that_runs(app: Any) -> None:
+    app.steps("pass")
+    app.write(test_it="import app\n" + CACHED)
+    app.record().assert_outcomes(passed=2)
+    assert "second" in (app.folder("test_two", "test_it") / "cassette.jsonl").read_text()
+    app.run("--cua-mode=offline").assert_outcomes(passed=2)
+    app.run("--cua-mode=offline", "-k", "two").assert_outcomes(passed=1, deselected=1)
+    app.write(test_it="import app\n" + CACHED.replace('ask("second")', 'ask("another")'))
+    app.run("--cua-mode=offline").assert_outcomes(passed=1, failed=1)
+
+
+@pytest.mark.parametrize(
+    ("said", "now"),
+    [
+        ('[{"role": "user", "content": "ok?"}, {"role": "assistant", "content": "yes"}, {"role": "user", "content": "x"}]',
+         '[{"role": "user", "content": "ok?"}, {"role": "assistant", "content": "no"}, {"role": "user", "content": "x"}]'),
+        ('[{"role": "user", "content": [{"type": "document", "source": {"type": "text", "media_type": "text/plain", '
+         '"data": "a"}}, {"type": "text", "text": "x"}]}]',
+         '[{"role": "user", "content": [{"type": "document", "source": {"type": "text", "media_type": "text/plain", '
+         '"data": "b"}}, {"type": "text", "text": "x"}]}]'),
+    ],
+    ids=["examples in the prompt", "a document of text"],
+)  # fmt: skip
+def test_what_the_code_writes_into_a_prompt_is_compared_whoever_it_quotes(said: str, now: str) -> None:
+    from pytest_cua.cassette.match import first_difference, request_view
+
+    first, second = (request_view({}, 0, json.loads(text), first=True) for text in (said, now))
+    assert first_difference(first, first) is None
+    assert first_difference(first, second) is not None

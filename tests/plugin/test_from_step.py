@@ -140,3 +140,58 @@ def test_a_step_that_cannot_be_gone_on_from(project: Any, arguments: tuple[str, 
     code, output = project.output(*arguments)
     assert code != 0
     assert message in output
+
+
+UNITTEST = """
+import os, unittest, pytest
+from pytest_cua import expect
+
+class TestIt(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def _take(self, cua):
+        self.cua = cua
+
+    def test_it(self):
+        self.cua.desktop.file("a").write("x")
+        self.cua.do("Look")
+        expect(self.cua.desktop.file("a")).to_have_text("x")
+        self.assertEqual(WANTED, "x")
+
+def test_parts(cua, subtests):
+    cua.desktop.file("a").write("x")
+    cua.do("Look")
+    with subtests.test("part"):
+        assert WANTED == cua.desktop.file("a").read_text()
+"""
+
+
+def test_a_failure_that_only_a_report_shows_keeps_the_recording_aside(project: Any) -> None:
+    project.steps("pass")
+    project.write(test_it="WANTED = 'x'\n" + UNITTEST)
+    assert project.record().ret == 0
+    files = [project.folder(name, "test_it") / "cassette.jsonl" for name in ("TestIt.test_it", "test_parts")]
+    before = [file.read_bytes() for file in files]
+    project.write(test_it="WANTED = 'y'\n" + UNITTEST)
+    assert project.record().ret == 1
+    assert [file.read_bytes() for file in files] == before
+    assert all((file.parent / ".failed" / "cassette.jsonl").exists() for file in files)
+
+
+def test_a_recording_with_fewer_finished_steps_does_not_take_the_place_of_a_kept_one(project: Any) -> None:
+    project.script(SCRIPT)
+    project.steps(BODY.replace('"A', '"other A'))
+    project.record().assert_outcomes(failed=1)
+    kept = project.folder("test_it", "test_it") / ".failed" / "cassette.jsonl"
+    before = kept.read_bytes()
+    project.script(
+        SCRIPT.replace(
+            "    yield use",
+            '    if request.sentence[-1] == "B":\n        yield error(400, "bad", "no")\n    yield use',
+            1,
+        )
+    )
+    project.record().assert_outcomes(failed=1)
+    assert kept.read_bytes() == before
+    project.steps(BODY.replace("save A", "save Q"))
+    project.record("--cua-from-step=3").assert_outcomes(failed=1)
+    assert kept.read_bytes() == before
