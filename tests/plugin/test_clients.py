@@ -310,8 +310,8 @@ def test_a_client_that_outlives_its_test_belongs_to_the_one_that_runs(app: Any) 
 @pytest.mark.parametrize(
     ("said", "now"),
     [
-        ('[{"role": "user", "content": "?"}, {"role": "assistant", "content": "yes"}, {"role": "user", "content": "x"}]',
-         '[{"role": "user", "content": "?"}, {"role": "assistant", "content": "no"}, {"role": "user", "content": "x"}]'),
+        ('[{"role": "user", "content": "?"}, {"role": "assistant", "content": "y"}, {"role": "user", "content": "x"}]',
+         '[{"role": "user", "content": "?"}, {"role": "assistant", "content": "n"}, {"role": "user", "content": "x"}]'),
         ('[{"role": "user", "content": [{"type": "document", "source": {"type": "text", "media_type": "text/plain", '
          '"data": "a"}}, {"type": "text", "text": "x"}]}]',
          '[{"role": "user", "content": [{"type": "document", "source": {"type": "text", "media_type": "text/plain", '
