@@ -109,10 +109,14 @@ def _packed_result(block: Any) -> Any:
 def unpacked_messages(messages: list[Any], reply: Any) -> list[Any]:
     """The whole messages again."""
     calls = _calls(reply)
-    return [
-        _unpacked_results(message, calls) if isinstance(message, Mapping) and "results" in message else message
-        for message in messages
-    ]
+    return [_unpacked_results(message, calls) if _is_packed(message, calls) else message for message in messages]
+
+
+def _is_packed(message: Any, calls: list[Mapping[str, Any]]) -> bool:
+    """Whether it answers the calls in short; the code under test may send a field of that name too."""
+    if not isinstance(message, Mapping) or set(message) != {"role", "results"}:
+        return False
+    return isinstance(message["results"], list) and len(message["results"]) == len(calls) > 0
 
 
 def _unpacked_results(message: Mapping[str, Any], calls: list[Mapping[str, Any]]) -> dict[str, Any]:

@@ -190,6 +190,19 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return project
 
 
+SEEN = {"type": "image", "media_type": "image/png", "screen": "0" * 16}
+RESULTS: list[dict[str, Any]] = [  # each is packed in another way
+    {"content": [{"type": "text", "text": "seen"}]},
+    {"content": [SEEN]},
+    {"content": [{"type": "text", "text": "no"}], "is_error": True},
+    {"content": [SEEN], "cache_control": {"type": "ephemeral"}},
+    {"content": [{"type": "text", "text": "seen"}, SEEN]},
+    {"content": "seen"},
+    {"content": []},
+    {"is_error": False},
+]
+
+
 def whole_action() -> Action:
     """An action with every field, some of which no scripted test brings about."""
     return Action(
@@ -198,6 +211,7 @@ def whole_action() -> Action:
         name="screenshot",
         input={},
         text="seen",
+        is_error=True,
         screen="0" * 16,
         before="0" * 16,
         after="1" * 16,
@@ -219,9 +233,18 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tape = Tape(CassetteWriter(root / "t" / "t", root), header=made, run=Run(test="t.py::t", mode="record"))
     tape.replied("other: gateway.example.com")
     tape.write({"type": "step", "step": 1, "kind": "do", "desktop": "1", "sentence": "Look"})
-    where, asked = {"step": 1, "turn": 1}, Request("post", "/v1/messages", {"model": "m"}, [])
-    tape.turn(where, History(), asked, Reply(200, file=b"\xff"), waited_ms=1, attempts=[{"status": 0, "error": "no"}])
-    tape.write({"type": "action", "step": 1, "turn": 1, **whole_action().to_json()})
+    history, asked = History(), Request("post", "/v1/messages", {"model": "m"}, [])
+    attempts = [{"status": 0, "error": "no"}]
+    tape.turn({"step": 1, "turn": 1}, history, asked, Reply(200, file=b"\xff"), waited_ms=1, attempts=attempts)
+    tape.action(1, 1, whole_action().to_json(), history.body)
+    calls = [{"type": "tool_use", "id": f"toolu_{n}", "name": "look", "input": {}} for n in range(len(RESULTS))]
+    body = {"id": "msg_1", "model": "m", "content": calls, "stop_reason": "tool_use", "usage": {"input_tokens": 1}}
+    tape.turn({"step": 1, "turn": 2}, history, asked, Reply(200, body), waited_ms=1, attempts=[])
+    tape.action(1, 2, {"id": "toolu_0", "tool": "look", "name": "look", "input": {}, "duration_ms": 1}, body)
+    results = [{"type": "tool_result", "tool_use_id": f"toolu_{n}", **result} for n, result in enumerate(RESULTS)]
+    asked = Request("post", "/v1/messages", {"model": "m"}, [{"role": "user", "content": results}])
+    body = {**body, "id": "msg_2", "usage": {"input_tokens": 2}}
+    tape.turn({"step": 1, "turn": 3}, history, asked, Reply(200, body), waited_ms=1, attempts=[])
     tape.close(passed=False)
     import_vcr(IMPORTED, root=root, test="tests/test_chat.py::test_answer")
     return root
@@ -339,11 +362,82 @@ def test_a_field_that_is_not_described_is_refused(recorded: Path) -> None:
     assert kinds == set(LINE_TYPES)
 
 
+def test_what_the_lines_above_leave_out_is_put_back(written: Path) -> None:
+    kept = load(next(written.rglob(".failed")))
+    one, two, three = kept.steps[0].turns
+    assert one.actions == {"toolu_1": whole_action()}
+    assert two.actions == {"toolu_0": Action(id="toolu_0", tool="look", name="look", input={}, duration_ms=1)}
+    (message,) = three.new
+    assert [{**result, "type": None, "tool_use_id": None} for result in message["content"]] == [
+        {"type": None, "tool_use_id": None, **result} for result in RESULTS
+    ]
+    assert three.body == {**two.body, "id": "msg_2", "usage": {"input_tokens": 2}}
+
+
+def lines_of(written: Path, kind: str) -> list[dict[str, Any]]:
+    return [line for place, line in all_lines(written) if ".failed" in place and line["type"] == kind]
+
+
+def test_what_is_never_packed_so_is_refused(written: Path) -> None:
+    turn = lines_of(written, "turn")[2]
+    assert [type(result) for result in turn["request"]["new"][0]["results"]] == [str] + 7 * [dict]
+    text, picture = {"content": [{"type": "text", "text": "seen"}]}, {"content": [SEEN]}
+    for result in (
+        {"is": "seen"},
+        {"is": ["seen"], "is_error": True},
+        {"is": "seen", "tool_use_id": "toolu_0"},
+        {"screen": "0" * 16, "is_error": True},
+        {"screen": "no key"},
+        {"block": text},
+        {"block": picture},
+        {"block": {"type": "tool_result"}},
+        {"block": {}, "is_error": True},
+        None,
+    ):
+        assert complaints({**turn, "request": {**turn["request"], "new": [{"role": "user", "results": [result]}]}})
+    for message in ({"role": "user", "results": []}, {"results": ["seen"]}, {"role": "user", "results": "seen"}):
+        assert complaints({**turn, "request": {**turn["request"], "new": [message]}})
+    message = {"role": "user", "content": "=reply", "results": ["seen"]}
+    assert complaints({**turn, "request": {**turn["request"], "new": [message]}})
+    for more in ({"thread": "=replies"}, {"thread": None}, {"params": "r1"}):
+        assert complaints({**turn, "request": {**turn["request"], **more}})
+    for reply in (
+        {"status": 200, "like": "p1", "body": {}},
+        {"status": 200, "like": "r1", "body": {"usage": {}}},
+        {"status": 200, "like": "r1"},
+        {"status": 200, "like": "r1", "body": "text"},
+        {"status": 200, "like": "r1", "body": {}, "file": "0" * 32},
+        {"status": 200, "like": "r1", "body": {}, "headers": {"request-id": "req_1"}},
+        {"status": 200, "body": {"id": "msg_1", "usage": {"input_tokens": 1}}},
+    ):
+        assert complaints({**turn, "reply": reply})
+    asked, shared = lines_of(written, "params")
+    for line in (
+        {**asked, "id": "q1"},
+        {**asked, "id": "r1"},
+        {**asked, "value": {"messages": []}},
+        {**shared, "value": {"model": "m"}},
+        {**shared, "value": {**shared["value"], "content": []}},
+    ):
+        assert complaints(line)
+    (action, _) = lines_of(written, "action")
+    wrong: list[dict[str, Any]] = [
+        {"is_error": False},
+        {"before": None, "after": None},
+        {"pointer": [1]},
+        {"input": None},
+    ]
+    for more in wrong:
+        assert complaints({**action, **more})
+    nothing: dict[str, Any] = {"before": None, "pointer": None, "focus": None, "windows": []}
+    assert not complaints({**action, **nothing})
+
+
 def test_every_field_of_the_trace_is_in_it() -> None:
     actions = SCHEMA["$defs"]["action"]
     assert properties(actions) == {field.name for field in fields(Action)} | {"type", "step", "turn", "sum"}
     assert properties(SCHEMA["$defs"]["usage"]) == {field.name for field in fields(Usage)}
-    assert set(whole_action().to_json()) | {"is_error"} == {field.name for field in fields(Action)}  # only when true
+    assert set(whole_action().to_json()) == {field.name for field in fields(Action)}
 
 
 def test_every_field_that_the_code_writes_is_in_it() -> None:
