@@ -260,10 +260,7 @@ class ClientRecorder(ClientMiddleware):
         except anthropic.APIConnectionError as error:
             exchange.failed(error)
             raise
-        if _is_streamed(request, response):
-            exchange.stream(response)
-        else:
-            exchange.replied(response.http_response)
+        exchange.answered(response)
         return response
 
     async def handle_async(self, request: APIRequest, call_next: AsyncCallNext) -> Any:
@@ -279,10 +276,7 @@ class ClientRecorder(ClientMiddleware):
         except anthropic.APIConnectionError as error:
             exchange.failed(error)
             raise
-        if _is_streamed(request, response):
-            exchange.stream(response)
-        else:
-            exchange.replied(response.http_response)
+        exchange.answered(response)
         return response
 
     def _begin(self, request: APIRequest) -> _Exchange:
@@ -310,6 +304,13 @@ class _Exchange:
         if is_new:
             name = type(recorder.client).__name__
             recorder.tape.write({"type": "conversation", "conversation": self._lane.number, "client": name})
+
+    def answered(self, response: Any) -> None:
+        """A reply has come: whole, or as a stream that the caller reads."""
+        if _is_streamed(self._request, response):
+            self.stream(response)
+        else:
+            self.replied(response.http_response)
 
     def replied(self, http: httpx2.Response) -> None:
         """A reply that was read to its end."""

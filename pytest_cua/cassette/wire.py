@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import urlencode
 
 import httpx2
@@ -24,18 +24,6 @@ REPLY_HEADERS = ("content-type", "request-id", "retry-after")
 _RETRYABLE = (408, 409, 429)  # and everything from 500: what the SDK asks again (`_should_retry`)
 _SCALARS = frozenset((str, int, float, bool, type(None)))
 CLOSED = "closed"  # why a stream has no end: its reader had enough
-
-
-class Keeper(Protocol):
-    """Where pictures and files of a request go."""
-
-    def picture(self, image: Image.Image, key: str | None = None) -> str:
-        """Keep a picture; gives its key."""
-        ...
-
-    def file(self, data: bytes) -> str:
-        """Keep bytes; gives their key."""
-        ...
 
 
 def plain(value: Any, image: Callable[[str, str], str | None], file: Callable[[str], str | None] | None = None) -> Any:
