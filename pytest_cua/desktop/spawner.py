@@ -20,6 +20,7 @@ import select
 import signal
 import socket
 import sys
+import time
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
@@ -28,6 +29,13 @@ PR_SET_CHILD_SUBREAPER = 36
 MARK = "PYTEST_CUA_LAUNCH"
 #: the mark of window manager, panel and bus
 SHELL_MARK = "shell"
+#: how often, and after how many seconds, a process that shows no arguments is read again
+EXEC_READS = 40
+EXEC_PAUSE = 0.0005
+#: /proc/PID/stat: a thread of the kernel, which never has arguments
+PF_KTHREAD = 0x00200000
+#: SIGKILL is repeated for what was forked in the meantime; a program that forks on and on is stopped by its limits
+KILL_ROUNDS = 50
 
 
 def find_program(program: str, path: str, cwd: str) -> str | None:
@@ -78,21 +86,42 @@ def _ancestors(pid: int, parents: dict[int, int]) -> set[int]:
     return seen
 
 
+def _proc_file(pid: int, name: str) -> bytes:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/{name}", "rb") as file:  # noqa: PTH123
+        return file.read()
+    return b""
+
+
+def _arguments(pid: int) -> bytes:
+    """The command line of a process.
+
+    In the middle of an exec the kernel shows neither arguments nor environment for some microseconds: who read then
+    took a program's child for a stranger, and did not end it. So what shows nothing is read again, for a while.
+    """
+    for _ in range(EXEC_READS):
+        arguments = _proc_file(pid, "cmdline")
+        fields = None if arguments else _stat_fields(pid)
+        if fields is None or fields[0] in "ZX" or int(fields[6]) & PF_KTHREAD:
+            return arguments
+        time.sleep(EXEC_PAUSE)
+    return b""
+
+
 def _mark_of(pid: int) -> str | None:
     """The launch that a process comes from, read from its environment."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:  # noqa: PTH123
-        for entry in file.read().split(b"\0"):
-            name, _, value = entry.partition(b"=")
-            if name.decode("utf-8", "replace") == MARK:
-                return value.decode("utf-8", "replace")
+    environment = _proc_file(pid, "environ")
+    if not environment and _arguments(pid):  # it may have been in the middle of an exec
+        environment = _proc_file(pid, "environ")
+    for entry in environment.split(b"\0"):
+        name, _, value = entry.partition(b"=")
+        if name.decode("utf-8", "replace") == MARK:
+            return value.decode("utf-8", "replace")
     return None
 
 
 def _argv_of(pid: int) -> list[str]:
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:  # noqa: PTH123
-        # programs that write their own title leave a single string, padded with zeros
-        return [part.decode("utf-8", "replace") for part in file.read().rstrip(b"\0").split(b"\0")]
-    return []
+    # programs that write their own title leave a single string, padded with zeros
+    return [part.decode("utf-8", "replace") for part in _arguments(pid).rstrip(b"\0").split(b"\0")]
 
 
 class Spawner:
@@ -251,13 +280,23 @@ class Spawner:
         """Send a signal to a launched program and all that came of it."""
         pid, number = request["pid"], request["signal"]
         mark = request["mark"]
-        parents = _parents()
-        targets = [p for p in parents if p == pid or pid in _ancestors(p, parents) or _mark_of(p) == mark]
-        for target in targets:
-            if target != os.getpid():
+        signalled: set[int] = {os.getpid()}
+        # a process may have forked after it was listed, before it was ended; only SIGKILL is repeated: what a program
+        # starts to clean up after SIGTERM shall do so
+        for _ in range(KILL_ROUNDS if number == signal.SIGKILL else 1):
+            parents = _parents()
+            targets = [
+                p
+                for p in parents
+                if p not in signalled and (p == pid or pid in _ancestors(p, parents) or _mark_of(p) == mark)
+            ]
+            if not targets:
+                break
+            for target in targets:
                 with contextlib.suppress(OSError):
                     os.kill(target, number)
-        return {"signalled": targets}
+            signalled.update(targets)
+        return {"signalled": sorted(signalled - {os.getpid()})}
 
     def _processes(self, request: dict[str, Any]) -> dict[str, Any]:
         """What runs for the test: everything but this process and the shell of the desktop."""

@@ -130,6 +130,17 @@ def test_every_program_is_reaped_and_its_end_is_known(secret_machine: Desktop) -
     assert "Z" not in shell(secret_machine, "cat /proc/[0-9]*/stat | cut -d' ' -f3 | sort -u | tr -d '\\n'")
 
 
+def test_kill_reaches_what_is_just_being_started(secret_machine: Desktop) -> None:
+    """In the middle of an exec a process shows no environment: it is not a stranger for that."""
+    for _ in range(15):
+        program = secret_machine.launch(
+            "/bin/sh", "-c", "for i in 1 2 3 4 5 6 7 8; do setsid sleep 1000 & done", wait=False
+        )
+        program.wait()
+        program.kill()
+    eventually(lambda: secret_machine.processes() == [])
+
+
 def test_signals_reach_programs(secret_machine: Desktop) -> None:
     program: Program = secret_machine.launch("/bin/sleep", 1000, wait=False)
     assert program.running()
