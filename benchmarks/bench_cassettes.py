@@ -494,8 +494,8 @@ def phase_cost(place: Place) -> dict[str, Any]:
 def phase_replay(place: Place) -> dict[str, float]:
     """Load the cassette and replay the whole conversation from it, as `offline` does."""
     from pytest_cua.cassette.clients import with_middleware
+    from pytest_cua.cassette.latch import Latch
     from pytest_cua.cassette.player import Player
-    from pytest_cua.cassette.recorder import Latch
     from pytest_cua.cassette.store import load_cassette
     from pytest_cua.model import replay_client
     from pytest_cua.tools.computer import RecordedComputer

@@ -12,7 +12,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_cua.errors import BadArgument, CassetteUnreadable, CuaError, set_root
+from pytest_cua.errors import (
+    BadArgument,
+    CassetteUnreadable,
+    CuaError,
+    cua_command,
+    pytest_command,
+    set_cassettes,
+    set_root,
+)
 
 if TYPE_CHECKING:
     from pytest_cua.cassette.format import Cassette
@@ -116,18 +124,21 @@ def _add_cassettes(parser: argparse.ArgumentParser) -> None:
 def _root(options: argparse.Namespace) -> Path:
     """The folder of all cassettes."""
     project, configured = _project(Path.cwd())
+    root = Path(options.cassettes or project / configured)
     set_root(project, Path.cwd())
-    return Path(options.cassettes or project / configured)
+    set_cassettes(None if root.resolve() == (project / configured).resolve() else root)
+    return root
 
 
 def _folder(options: argparse.Namespace, test: str | None = None) -> Path:
     """The cassette's folder of the test, or the folder that was given."""
     from pytest_cua.cassette.store import cassette_folder
 
+    root = _root(options)
     test = test or options.test
     if test and Path(test).is_dir():
         return Path(test)
-    return cassette_folder(_root(options), _id(test))
+    return cassette_folder(root, _id(test))
 
 
 def _id(test: str) -> str:
@@ -207,7 +218,7 @@ def _show(options: argparse.Namespace) -> int:
     cassette = _to_show(options)
     print(steps_markdown(cassette), end="")
     for kept in kept_recordings(cassette.folder):
-        print(f"\n(there is another recording, which did not take its place: pytest-cua show {kept})")
+        print(f"\n(there is another recording, which did not take its place: {cua_command('show', kept)})")
     if cassette.footer:
         counts = ", ".join(f"{cassette.footer[name]} {name}" for name in ("turns", "actions", "observations"))
         print(f"\n{counts}")
@@ -291,7 +302,7 @@ def _diff(options: argparse.Namespace) -> int:
         if not kept:
             raise BadArgument(
                 f"No recording of {options.first} was kept aside that could be set against it.",
-                "name the other one: pytest-cua diff FIRST SECOND",
+                f"name the other one: {cua_command('diff', 'FIRST', 'SECOND')}",
             )
         second = load(kept[0], partial=True)
     lines = differences(first, second)
@@ -312,17 +323,29 @@ def _named(options: argparse.Namespace, name: str) -> Cassette:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from pytest_cua.cassette.store import all_cassettes
+    from pytest_cua.cassette.store import roots_in
     from pytest_cua.cassette.suite import verify
 
-    root = _existing_root(options)
-    problems, notes = verify(root, max_age=_max_age())
+    root, *inside = roots_in(_existing_root(options))
+    max_age = _max_age()
+    if not inside:
+        return _told(root, *verify(root, max_age=max_age))
+    found = [_told(each, *verify(each, max_age=max_age), which=f"{each}: ") for each in (root, *inside)]
+    print(f"folders of cassettes that lie in {root}, and were checked each by itself: {', '.join(map(str, inside))}")
+    return max(found)
+
+
+def _told(root: Path, problems: list[str], notes: list[str], which: str = "") -> int:
+    """Say what `verify` found in a folder of cassettes; the exit code."""
+    from pytest_cua.cassette.store import all_cassettes
+    from pytest_cua.cassette.suite import counted
+
     for line in notes:
         print(line)
     for problem in problems:
         print(problem, file=sys.stderr)
-    count = len(all_cassettes(root))
-    print(f"{count} recording{'' if count == 1 else 's'}, {len(problems) or 'no'} problem{'s' * (len(problems) != 1)}")
+    wrong = counted(problems, "problem") if problems else "no problems"
+    print(f"{which}{counted(all_cassettes(root), 'recording')}, {wrong}")
     return 1 if problems else 0
 
 
@@ -348,7 +371,7 @@ def _max_age() -> int | None:
 
 
 def _prune(options: argparse.Namespace) -> int:
-    from pytest_cua.cassette.suite import find_unused, prune
+    from pytest_cua.cassette.suite import counted, find_unused, prune
 
     root = _existing_root(options)
     project, _ = _project(Path.cwd())
@@ -362,8 +385,8 @@ def _prune(options: argparse.Namespace) -> int:
         print("nothing was removed (--dry-run)")
         return 0
     prune(unused, root)
-    count = len(unused.tests)
-    print(f"removed {count} recording{'' if count == 1 else 's'} and the pictures that no other shows")
+    baselines = f", {counted(unused.baselines, 'baseline')}" if unused.baselines else ""
+    print(f"removed {counted(unused.tests, 'recording')}{baselines} and the pictures that no other shows")
     return 0
 
 
@@ -383,7 +406,7 @@ def _collect(project: Path) -> Any:
             raise BadArgument(
                 f"pytest could not collect all tests in {project}, so nothing can be said to be unused:\n"
                 f"{(done.stdout + done.stderr).strip()[-2000:]}",
-                "mend the collection first: pytest --collect-only",
+                f"mend the collection first: {pytest_command('--collect-only')}",
             )
         told = json.loads(found.read_text(encoding="utf-8"))
     return Collected(**{**told, "ids": frozenset(told["ids"])})

@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
@@ -149,7 +150,10 @@ for _error in [v for v in vars().values() if isinstance(v, type) and issubclass(
     _error.__module__ = "pytest_cua"
 
 
+# ---------------------------------------------------------------------- commands that a message gives
+
 _root: list[Path] = []  # the root of test ids and the folder from which pytest was started, once they are known
+_cassettes: list[Path] = []  # the folder of all cassettes, when an option named it
 
 
 def set_root(root: Path, started_in: Path) -> None:
@@ -168,3 +172,42 @@ def shell_quoted(test: str) -> str:
         path, separator, names = test.partition("::")
         test = os.path.relpath(_root[0] / path, _root[1]) + separator + names
     return test if re.fullmatch(r"[A-Za-z0-9_./:-]+", test) else "'" + test.replace("'", "'\\''") + "'"
+
+
+def set_cassettes(folder: Path | None) -> None:
+    """Let the commands in messages name the folder of all cassettes; None where pytest's settings name it."""
+    _cassettes[:] = [] if folder is None else [folder.resolve()]
+
+
+def pytest_command(*options: str, test: str = "") -> str:
+    """A run of pytest, to be copied into a shell; it uses the same folder of cassettes as this run.
+
+    Args:
+        options: As they are typed.
+        test: The id of the test; without one all tests are run.
+    """
+    named = [f"-o {shlex.quote(f'cua_cassette_dir={_seen_from(_root[:1], folder)}')}" for folder in _cassettes]
+    return " ".join(["pytest", *options, *named, *([shell_quoted(test)] if test else [])])
+
+
+def cua_command(name: str, *arguments: str | Path) -> str:
+    """A command of `pytest-cua`, to be copied into a shell; it uses the same folder of cassettes as this run.
+
+    Args:
+        name: What it does, such as `accept`.
+        arguments: Paths, which are quoted; and words as they are typed, such as a test's id from `shell_quoted`.
+    """
+    named = [f"--cassettes {path_quoted(_seen_from(_root[1:], folder))}" for folder in _cassettes]
+    words = [path_quoted(word) if isinstance(word, Path) else word for word in arguments]
+    return " ".join(["pytest-cua", name, *words, *named])
+
+
+def path_quoted(path: Path) -> str:
+    """A path as an argument of a shell command."""
+    return shlex.quote(str(path))
+
+
+def _seen_from(starts: list[Path], folder: Path) -> Path:
+    """The folder by its way from another, if it lies below that."""
+    below = [start.resolve() for start in starts if folder.is_relative_to(start.resolve())]
+    return folder.relative_to(below[0]) if below else folder

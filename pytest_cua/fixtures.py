@@ -102,8 +102,12 @@ def cua(request: pytest.FixtureRequest, _cua_test: TestState) -> Iterator[Cua]:
     desktop = request.getfixturevalue("desktop")
     state.open_http(client, _vcr_config(request))
     state.goes_on = _goes_on(request) or state.recorded_after_the_test
-    yield state.make_cua(desktop, client, request.getfixturevalue("cua_confirm"))
-    state.settle_fixtures()
+    made = state.make_cua(desktop, client, request.getfixturevalue("cua_confirm"))
+    try:
+        yield made
+        state.settle_fixtures()
+    finally:
+        made.end()
 
 
 def _goes_on(request: pytest.FixtureRequest) -> bool:
@@ -172,3 +176,4 @@ def end_test(item: pytest.Item, *, passed: bool) -> None:
         state.forget_places()
         kept = [pair for pair in item.user_properties if not pair[0].startswith("cua_")]  # of an earlier run of it
         item.user_properties[:] = [*kept, *state.properties()]
+        del item.stash[TEST]  # items live as long as the run: what a test has seen does not

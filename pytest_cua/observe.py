@@ -31,6 +31,7 @@ class TestContext:
         recording: Whether a cassette is being recorded.
         soft_failures: What `expect.soft` collected.
         notes: Lines for the report ("recorded", "proposed").
+        compared: The names of the baselines that were looked at.
         needs: What `offline` held no answer for.
         failed_first: The failure during which it was asked for, as in a `finally`.
     """
@@ -46,6 +47,7 @@ class TestContext:
     recording: bool = False
     soft_failures: list[Any] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    compared: set[str] = field(default_factory=set)
     needs: str | None = None  # what `offline` could not answer; kept, so that no `except` can hide it
     failed_first: BaseException | None = None  # what was already on its way out then
     latch: Any = None  # the first mismatch, once a cassette is open

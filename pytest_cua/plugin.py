@@ -13,7 +13,16 @@ from typing import Any
 import pytest
 
 from pytest_cua.cassette.redact import hide_secrets
-from pytest_cua.errors import CuaError, NeedsApplication, set_root
+from pytest_cua.errors import (
+    CassetteMismatch,
+    CassetteMissing,
+    CassetteUnreadable,
+    CassetteUnwritable,
+    CuaError,
+    NeedsApplication,
+    UndeclaredRequest,
+    set_root,
+)
 from pytest_cua.fixtures import (  # noqa: F401  fixtures are found by being here
     SESSION,
     TEST,
@@ -34,6 +43,7 @@ from pytest_cua.fixtures import (  # noqa: F401  fixtures are found by being her
 from pytest_cua.reports import show_user_lines
 from pytest_cua.settings import Settings, add_options, check_markers, session_settings
 
+_NOT_THE_APPLICATION = (CassetteMismatch, CassetteMissing, CassetteUnreadable, CassetteUnwritable, UndeclaredRequest)
 _MARKER = (
     "cua(**settings): settings of pytest-cua for one test, such as max_turns=10, timeout=20_000, size=(1024, 768), "
     "exclude=[(x, y, width, height)], strict=False"
@@ -165,10 +175,26 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report = yield
     if shown is not None:
         shown(report)
+    if call.excinfo is not None:
+        _not_expected(item, call.excinfo.value, report)
     state = item.stash.get(TEST, None)
     if state is not None and report.when != "teardown" and (lines := state.steps_section()):
         report.sections.append(("Computer-use steps", "\n".join(lines)))
     return report
+
+
+def _not_expected(item: pytest.Item, error: BaseException, report: pytest.TestReport) -> None:
+    """An expected failure is one of the application; where the recording does not answer, nothing was seen of it."""
+    if not hasattr(report, "wasxfail") or not isinstance(error, _NOT_THE_APPLICATION):
+        return
+    expected = [mark.kwargs["raises"] for mark in item.iter_markers("xfail") if "raises" in mark.kwargs]
+    named = [kind for kinds in expected for kind in (kinds if isinstance(kinds, tuple) else (kinds,))]
+    if any(issubclass(kind, CuaError) for kind in named):
+        return  # by its author
+    del report.wasxfail
+    report.outcome = "failed"
+    said = "xfail does not cover this: the test fails before the application can."
+    report.sections.append(("Expected failure", said))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
@@ -245,12 +271,12 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if hasattr(config, "workerinput"):
         config.workeroutput["cua_partial"] = state.is_partial or bool(session.shouldstop or session.shouldfail)
         return
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
     ended = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     stopped = state.is_partial or session.shouldstop or session.shouldfail or config.option.collectonly
     if ended and not stopped and not session.config.getoption("--cua-collected"):
-        state.find_unused(config.rootpath, _places(config))
+        state.find_unused(config.rootpath, _places(config), reporter)
         if state.unused and state.settings.unused == "fail" and exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-    reporter = config.pluginmanager.get_plugin("terminalreporter")
     if reporter is not None and state.judged_nothing(reporter) and exitstatus == pytest.ExitCode.OK:
         session.exitstatus = pytest.ExitCode.NO_TESTS_COLLECTED

@@ -192,6 +192,14 @@ def _register(value: str, name: str) -> None:
     _made[value] = name
 
 
+def made_in(text: str) -> str | None:
+    """The name of a `Secret` whose value stands in a text; None when none does. Ordinary words are none."""
+    for value, name in _made.items():
+        if not _is_word(value) and re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text):
+            return name
+    return None
+
+
 class KnownSecrets(Mapping[str, str]):
     """The value of every secret that is known here, with its name.
 

@@ -7,7 +7,6 @@ import functools
 import hashlib
 import os
 import re
-import shlex
 import subprocess
 import tempfile
 import textwrap
@@ -29,6 +28,9 @@ from pytest_cua.errors import (
     NeedsApplication,
     UndeclaredRequest,
     VacuousTest,
+    cua_command,
+    path_quoted,
+    pytest_command,
     shell_quoted,
 )
 
@@ -42,6 +44,15 @@ NEEDS = "needs the application"  # in every reason for which `offline` skips
 _FONT = Path("/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf")
 
 
+@dataclass(frozen=True)
+class Kept:
+    """A recording that was kept aside: its folder, the test that made it, and the test or flow that it is of."""
+
+    folder: Path
+    by: str
+    of: str
+
+
 @dataclass
 class RunSession:
     """One run: its settings and the money it has spent."""
@@ -51,7 +62,9 @@ class RunSession:
     unused: Any = None
     found: dict[str, list[str]] = field(default_factory=lambda: {"ids": [], "files": [], "left_out": []})  # `Collected`
     is_partial: bool = False  # tests were deselected, left out or not collected, or a worker died
+    kept: list[Kept] = field(default_factory=list)
     _purse: Any = None
+    _fails: bool = False  # for what is unused
 
     def begin(self, test: str, settings: Settings, *, rootpath: Path) -> TestState:
         """The state of a test that begins."""
@@ -65,38 +78,71 @@ class RunSession:
         artifacts = settings.artifacts_dir / folder.relative_to(settings.cassette_dir)
         context = TestContext(test=test, settings=settings, evidence=Evidence(), folder=folder, artifacts=artifacts)
         current.append(context)
-        return TestState(test, settings, context, purse=self._purse, rootpath=rootpath, run_started=self.started)
+        return TestState(
+            test,
+            settings,
+            context,
+            purse=self._purse,
+            rootpath=rootpath,
+            run_started=self.started,
+            kept_by_run=self.kept,
+        )
 
-    def find_unused(self, project: Path, places: list[str]) -> None:
-        """At the end of a complete run: look for recordings that no test uses.
+    def find_unused(self, project: Path, places: list[str], reporter: Any) -> None:
+        """At the end of a complete run: look for recordings that no test uses, and baselines that none compares.
 
         Args:
             project: The root of test ids.
             places: The files and folders that were asked for, relative to it.
+            reporter: pytest's terminal reporter, which knows what passed; without one (None) no baseline is judged.
         """
         root = self.settings.cassette_dir
         if self.settings.unused != "off" and root.is_dir():
             from pytest_cua.cassette.suite import Collected, find_unused
 
             found = {name: frozenset(ids) for name, ids in self.found.items()}
-            self.unused = find_unused(root, project, Collected(**found, places=places))
+            collected = Collected(**found, places=places, compared={})
+            self.unused = find_unused(root, project, collected)
+            if reporter is not None:
+                self._find_unseen(project, collected, reporter)
+            self._fails = self.settings.unused == "fail" and bool(self.unused)
+
+    def _find_unseen(self, project: Path, collected: Any, reporter: Any) -> None:
+        """Add the baselines that tests do not look at, and note them for `pytest-cua prune`."""
+        from pytest_cua.cassette.unseen import note, unseen
+
+        root = self.settings.cassette_dir
+        compared = {test: names for test, names in _compared(reporter).items() if collected.covers(test)}
+        self.unused.baselines = unseen(root, compared)
+        note(self.unused.baselines, root, project, compared)
 
     def summary(self, reporter: Any) -> None:
         """The lines at the end of a run."""
-        properties = [dict(r.user_properties) for r in _reports(reporter) if getattr(r, "when", None) == "teardown"]
+        ended = [report for report in _reports(reporter) if getattr(report, "when", None) == "teardown"]
+        properties = [dict(report.user_properties) for report in ended]
         lines = _summary_lines([p for p in properties if "cua_mode" in p])
+        lines += self._interrupted_lines({report.nodeid for report in ended})
         if self.settings.mode == "offline":
             lines += self._offline_lines(reporter)
         if self.unused:
             lines += self.unused.lines(self.settings.cassette_dir)
-            lines.append("remove what is unused: pytest-cua prune")
-            if self.settings.unused == "fail":
+            lines.append(f"remove what is unused: {cua_command('prune')}")
+            if self._fails:
                 lines.append("--cua-unused=fail: this run counts as failed")
         if not lines:
             return
         reporter.section("pytest-cua", sep="-")
         for line in lines:
             reporter.line(line)
+
+    def _interrupted_lines(self, ended: set[str]) -> list[str]:
+        """What was kept aside of a test that came to no report: Ctrl-C or `pytest.exit` ended the run in it."""
+        lines = []
+        for kept in self.kept:
+            if kept.by not in ended:
+                lines.append(f"kept aside (the run was interrupted): {kept.folder}")
+                lines += [f"  {line}" for line in hint_for_kept(kept.folder, kept.of).splitlines()]
+        return lines
 
     def _offline_lines(self, reporter: Any) -> list[str]:
         reasons = [
@@ -122,15 +168,26 @@ def _reports(reporter: Any) -> list[Any]:
     return [r for reports in reporter.stats.values() for r in reports if hasattr(r, "user_properties")]
 
 
+def _compared(reporter: Any) -> dict[str, list[str]]:
+    """For each test that passed in all its parts, the baselines that it looked at."""
+    passed: dict[str, list[str]] = {}
+    others = set()
+    for report in _reports(reporter):
+        if report.outcome != "passed" or hasattr(report, "wasxfail"):
+            others.add(report.nodeid)
+        elif report.when == "teardown":
+            passed[report.nodeid] = dict(report.user_properties).get("cua_baselines", "").splitlines()
+    return {test: names for test, names in passed.items() if test not in others}
+
+
 def _summary_lines(properties: list[dict[str, Any]]) -> list[str]:
     """What the properties of all tests come to."""
     recorded = [p["cua_recorded_size"] for p in properties if "cua_recorded_size" in p]
     kept = [p["cua_kept"] for p in properties if "cua_kept" in p]
     lines = [f"recorded {line}" for told in recorded for line in told.splitlines()]
     if recorded:
-        lines.append(
-            "next: read steps.md there, look at proposed baselines, pytest-cua accept TEST, and commit the folder"
-        )
+        accept = cua_command("accept", "TEST")
+        lines.append(f"next: read steps.md there, look at proposed baselines, {accept}, and commit the folder")
     lines += [f"kept aside (the test failed): {path}" for paths in kept for path in paths.splitlines()]
     lines += list(dict.fromkeys(note for p in properties for note in p.get("cua_notes", "").splitlines()))
     if recorded or kept:
@@ -162,6 +219,7 @@ class TestState:
     purse: Any
     rootpath: Path
     run_started: str
+    kept_by_run: list[Kept] = field(default_factory=list)
     recording: bool = False
     passed: bool = False
     kept: Path | None = None
@@ -198,7 +256,8 @@ class TestState:
         Raises:
             CassetteMissing, CassetteUnreadable, CassetteUnwritable: As their names say.
         """
-        from pytest_cua.cassette.recorder import Latch
+        from pytest_cua.cassette.continuing import follow
+        from pytest_cua.cassette.latch import Latch
         from pytest_cua.cassette.store import CassetteWriter, RecordedElsewhere, load_cassette
         from pytest_cua.trace import Run
 
@@ -221,6 +280,8 @@ class TestState:
                 self._writer = CassetteWriter(self.context.folder, self.settings.cassette_dir)
             except RecordedElsewhere as error:
                 raise CassetteUnwritable(error.message, *error.hints) from None
+            if self._source is not None:
+                follow(self._source, self.context.folder)
             return
         check_age(self._cassette, self.settings)
         self._keeper = self._player(self._cassette)
@@ -353,7 +414,7 @@ class TestState:
             environment=environment_of(desktop, self.settings),
         )
         run = Run(test=name, mode=self.settings.mode)
-        tape = Tape(writer, header={**header, "kind": "flow"} if flow else header, run=run)
+        tape = Tape(writer, header={**header, "kind": "flow"} if flow else header, run=run, latch=self._latch)
         player = self._player(source) if source else None
         keeper = Recorder(tape, source=player, from_step=self.settings.from_step if source else 1)
         threads = _threads_of(source) if source else self.settings.threads
@@ -383,6 +444,7 @@ class TestState:
 
         begun = self._flows.get(flow.id)
         if begun is not None and begun.tape is not None:  # used before in this test, which records it
+            begun.tape.replied("none")  # unless it was, and then this does nothing
             return self._replaying_deck(
                 self._player(load(begun.tape.writer.aside, partial=True), flow=flow.name), desktop
             )
@@ -418,7 +480,7 @@ class TestState:
                 return None
             raise CassetteMissing(
                 f"The flow {flow.name}, used by {self.test}, has no recording: {error.message}",
-                f"record it: pytest --cua-record {shell_quoted(self.test)}",
+                f"record it: {pytest_command('--cua-record', test=self.test)}",
             ) from None
         except CassetteUnreadable:
             if self.settings.mode == "record":
@@ -485,7 +547,7 @@ class TestState:
                 f"{cassette.file} was recorded on a desktop of {size[0]}x{size[1]} pixels; "
                 f"this one has {desktop.size[0]}x{desktop.size[1]}.",
                 f"set cua_size to {size[0]}x{size[1]}, or record the test again: "
-                f"pytest --cua-mode=record {shell_quoted(self.test)}",
+                f"{pytest_command('--cua-mode=record', test=self.test)}",
             )
 
     # ------------------------------------------------------------------ the end
@@ -564,13 +626,13 @@ class TestState:
             CassetteMismatch: Something is left over.
             VacuousTest: Nothing was asked.
         """
+        assert self.cua is not None
+        for broken_off in self.cua.broken_off:
+            broken_off.keeper.finish(len(broken_off.run.steps), broken_off.flows)  # type: ignore[union-attr]
         if not self.recording:
             self._keeper.finish(len(deck.run.steps), deck.flows)
             self._client_player.finish()
-            served = self._keeper.served
-        else:
-            served = deck.keeper.tape.has_replies  # type: ignore[union-attr]
-        if not served and not deck.flows and not self._http.answered:
+        if not deck.keeper.has_replies and not self.cua.has_flow_replies and not self._http.answered:
             raise VacuousTest(
                 f"{self.test} takes the fixture `cua` and asks Claude nothing: no turn was "
                 f"{'recorded' if self.recording else 'played'}.",
@@ -600,6 +662,9 @@ class TestState:
             except CuaError as error:
                 failures.append(error)
             else:
+                lies_there = tape.writer.root == self.settings.cassette_dir  # else in a place that goes with the run
+                if kept is not None and lies_there:
+                    self.kept_by_run.append(Kept(kept, self.test, tape.run.test))
                 self.kept = kept if tape is self._own_tape else self.kept
                 self._kept_flows += [kept] if kept is not None and tape is not self._own_tape else []
         if failures:
@@ -690,24 +755,8 @@ class TestState:
         lines = [redact_text(line, secrets) for line in lines]  # what was typed may be one
         if self.kept is not None:
             lines.append(f"The recording was kept aside: {self.kept}")
-            lines.append(self._hint_for_kept())
+            lines += hint_for_kept(self.kept, self.test).splitlines()
         return lines
-
-    def _hint_for_kept(self) -> str:
-        from pytest_cua.cassette.format import load
-        from pytest_cua.cassette.store import is_adoptable
-
-        assert self.kept is not None
-        test = shell_quoted(self.test)
-        if is_adoptable(self.kept):
-            return f"hint: if only the test was wrong, adopt it: pytest-cua accept {test}"
-        steps = load(self.kept, partial=True).steps
-        broken = next((step.number for step in steps if not step.end), len(steps) + 1)
-        told = f"It ends inside step {broken}, so it can be read (pytest-cua show {self.kept}), not replayed."
-        if broken > 1:
-            again = f"pytest --cua-mode=record --cua-from-step={broken} {test}"
-            told += f"\nhint: go on from there without paying for the steps before it again: {again}"
-        return told
 
     def properties(self) -> list[tuple[str, Any]]:
         """What JUnit reports and the summary show of the test."""
@@ -735,9 +784,32 @@ class TestState:
             found.append(("cua_kept", "\n".join(map(str, kept))))
         if self._own_tape is not None:
             found.append(("cua_endpoint", self._own_tape.endpoint))
+        if self.context.compared:
+            found.append(("cua_baselines", "\n".join(sorted(self.context.compared))))
         if self.context.notes:
             found.append(("cua_notes", "\n".join(self.context.notes)))
         return found
+
+
+def hint_for_kept(kept: Path, test: str) -> str:
+    """What can be done with a recording that was kept aside.
+
+    Args:
+        kept: Its folder.
+        test: The id of the test or flow that it is of.
+    """
+    from pytest_cua.cassette.format import load
+    from pytest_cua.cassette.store import FLOWS, is_adoptable
+
+    if is_adoptable(kept):
+        return f"hint: if only the test was wrong, adopt it: {cua_command('accept', shell_quoted(test))}"
+    steps = load(kept, partial=True).steps
+    broken = next((step.number for step in steps if not step.end), len(steps) + 1)
+    told = f"It ends inside step {broken}, so it can be read ({cua_command('show', kept)}), not replayed."
+    if broken > 1 and not test.startswith(f"{FLOWS}/"):  # a flow is recorded with a test that uses it, from its start
+        again = pytest_command("--cua-mode=record", f"--cua-from-step={broken}", test=test)
+        told += f"\nhint: go on from there without paying for the steps before it again: {again}"
+    return told
 
 
 def check_age(cassette: Any, settings: Settings) -> None:
@@ -748,11 +820,7 @@ def check_age(cassette: Any, settings: Settings) -> None:
     """
     from pytest_cua.cassette.suite import age_in_days, retired
 
-    test = cassette.header["test"]
-    again = f"record it again: pytest --cua-mode=record {shell_quoted(test)}"
-    if cassette.header.get("kind") == "flow":
-        folder = shlex.quote(str(cassette.folder))
-        again = f"record it again: rm -r {folder}, then pytest --cua-record with a test that uses it"
+    again = _record_again(cassette)
     age = age_in_days(cassette)
     if settings.max_age is not None and age >= settings.max_age[0]:
         told = f"{cassette.file} was recorded {age} days ago, and cua_max_age is {settings.max_age[0]} days."
@@ -761,7 +829,17 @@ def check_age(cassette: Any, settings: Settings) -> None:
         warnings.warn(CuaWarning(f"{told} {again}"), stacklevel=2)
     if (gone := retired(str(cassette.header["model"]))) is not None:
         told = f"{cassette.file} was recorded with {cassette.header['model']}, {gone}."
+        offered = next((model for model in (settings.model, type(settings).model) if retired(model) is None), "MODEL")
+        again = _record_again(cassette, f"--cua-model={offered}")
         warnings.warn(CuaWarning(f"{told} {again}"), stacklevel=2)
+
+
+def _record_again(cassette: Any, *options: str) -> str:
+    """The sentence that says how a recording of a test or flow is made anew."""
+    if cassette.header.get("kind") == "flow":
+        command = pytest_command("--cua-record", *options)
+        return f"record it again: rm -r {path_quoted(cassette.folder)}, then {command} with a test that uses it"
+    return f"record it again: {pytest_command('--cua-mode=record', *options, test=str(cassette.header['test']))}"
 
 
 @dataclass

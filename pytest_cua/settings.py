@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from pytest_cua.errors import set_cassettes
+
 MODES = ("replay", "offline", "record", "record-missing")
 LIVE_MODES = ("record", "record-missing")  # may ask a model
 UPDATES = ("changed", "missing", "all")
@@ -303,7 +305,14 @@ def session_settings(config: pytest.Config) -> Settings:
         home=root / settings.home if settings.home else None,
     )
     _check_ci(settings, allow=config.getoption("--cua-allow-api"))
+    # the commands in messages of this run
+    set_cassettes(settings.cassette_dir if _is_overridden(config, "cua_cassette_dir") else None)
     return settings
+
+
+def _is_overridden(config: pytest.Config, name: str) -> bool:
+    """Whether `-o` gives the setting: a command that is copied from a message must give it too."""
+    return any(text.partition("=")[0].strip() == name for text in config.getoption("override_ini") or ())
 
 
 def _given(config: pytest.Config, name: str) -> tuple[str, str] | None:

@@ -16,9 +16,10 @@ from pytest_cua.agent.budget import Budget, Clock
 from pytest_cua.agent.loop import Conversation, run_conversation
 from pytest_cua.agent.outcome import Opinion, StepResult
 from pytest_cua.agent.prompt import opening
+from pytest_cua.cassette.latch import Latch
 from pytest_cua.cassette.match import Names
 from pytest_cua.cassette.player import Player
-from pytest_cua.cassette.recorder import Latch, Recorder
+from pytest_cua.cassette.recorder import Recorder
 from pytest_cua.errors import BadArgument, CassetteMismatch, CuaError
 from pytest_cua.model import model_info
 from pytest_cua.replay.check import NoCheck, ScreenCheck, recorded_masks
@@ -92,6 +93,9 @@ class Cua:
     open_flow: Callable[[Flow], Deck]
     names: Names
     confirm: Callable[[Any], bool] | None = None
+    has_flow_replies: bool = False  # whether anything was answered in a flow
+    broken_off: list[Deck] = field(default_factory=list, repr=False)  # replayed flows that raised
+    _ended: bool = field(default=False, repr=False)
     _turn: Turn | None = field(default=None, repr=False)
     _check: ScreenCheck | None = field(default=None, repr=False)
     _player: Player | None = field(default=None, repr=False)  # what answers the step at hand
@@ -199,13 +203,17 @@ class Cua:
         Raises:
             CassetteMismatch: The flow takes fewer steps, or uses other flows, than were recorded.
         """
+        self._check_open()
         parent, deck = self._deck, self.open_flow(flow)
         self.decks.append(deck)
         self.context.keeper = deck.keeper
+        if isinstance(deck.keeper, Player):
+            self.broken_off.append(deck)
         try:
             yield
             if isinstance(deck.keeper, Player):
                 deck.keeper.finish(len(deck.run.steps), deck.flows)
+                self.broken_off.remove(deck)
         except CuaError as error:
             if not error.message.startswith("In flow "):
                 error.message = f"In flow {flow.name} ({deck.folder}), used by {self.test}: {error.message}"
@@ -213,14 +221,33 @@ class Cua:
         finally:
             self.decks.pop()
             self.context.keeper = parent.keeper
+            self.has_flow_replies = self.has_flow_replies or deck.keeper.has_replies
         if isinstance(parent.keeper, Recorder):
             parent.keeper.flow(flow.id, flow.title)
         parent.flows.append(flow.id)
         parent.earlier.append(flow.title)
 
+    def end(self) -> None:
+        """The fixture is over: its recording ends here."""
+        self._ended = True
+
     # ------------------------------------------------------------------ inside
 
+    def _check_open(self) -> None:
+        """Refuse a step after the fixture's end.
+
+        Raises:
+            BadArgument: As in `teardown_method`, which pytest runs after the fixtures of the test.
+        """
+        if self._ended:
+            raise BadArgument(
+                f"`cua` of {self.test} has ended, and a step now would be in no recording.",
+                "give what is to be done after the test to a fixture that takes `cua`, after its yield; "
+                "pytest runs teardown_method later",
+            )
+
     def _new_step(self, sentence: str, where: Any, kind: Any = "do") -> Step:
+        self._check_open()
         number = len(self._deck.run.steps) + 1
         self._player = self._keeper.player_for(number)
         return Step(

@@ -7,7 +7,9 @@ desktop from a recorded one: both are a computer toolset.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -19,7 +21,7 @@ from pytest_cua.agent.budget import Budget, Clock
 from pytest_cua.agent.outcome import Ending, finish_tool, opinion_tool
 from pytest_cua.agent.prompt import JUDGE_PROMPT, NUDGE, SYSTEM_PROMPT
 from pytest_cua.cassette.recorder import SCRIPTED_HEADER
-from pytest_cua.errors import Blocked, CuaError, ModelRefused, StepFailed
+from pytest_cua.errors import Blocked, CuaError, ModelRefused, StepFailed, pytest_command
 from pytest_cua.model import model_info, usage_of
 from pytest_cua.tools.computer import Abort
 from pytest_cua.trace import Action, Step, Turn
@@ -210,6 +212,14 @@ def _refusal(message: Any) -> str:
     return f" The category it gave: {category}." if category else ""
 
 
+@contextmanager
+def _nobody_asked() -> Iterator[None]:
+    """In a replay, keep the SDK from warning of a retired model: `check_age` says it of the recording."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The model '.*' is deprecated and will reach end-of-life", DeprecationWarning)
+        yield
+
+
 def run_conversation(conversation: Conversation, keeper: Keeper) -> Ending:
     """Run one conversation between `begin_step` and `end_step`, every error one of ours.
 
@@ -220,7 +230,8 @@ def run_conversation(conversation: Conversation, keeper: Keeper) -> Ending:
     step = conversation.step
     keeper.begin_step(step)
     try:
-        ending = conversation.run()
+        with nullcontext() if conversation.is_live else _nobody_asked():
+            ending = conversation.run()
     except Abort as abort:
         raise abort.error from abort.__cause__
     except ToolsetUsageError as error:
@@ -244,18 +255,19 @@ def run_conversation(conversation: Conversation, keeper: Keeper) -> Ending:
     return ending
 
 
-_WITHOUT_KEY = "or replay without a key: pytest --cua-mode=replay"
+def _without_key() -> str:
+    return f"or replay without a key: {pytest_command('--cua-mode=replay')}"
 
 
 def _no_key() -> ModelRefused:
     return ModelRefused(
-        "No API key was found, and this mode asks a model.", "export ANTHROPIC_API_KEY=...", _WITHOUT_KEY
+        "No API key was found, and this mode asks a model.", "export ANTHROPIC_API_KEY=...", _without_key()
     )
 
 
 def refused(error: anthropic.AnthropicError, model: str) -> ModelRefused:
     """What the API's refusal means and what to do about it."""
-    replay = _WITHOUT_KEY
+    replay = _without_key()
     if (
         isinstance(error, anthropic.APIStatusError)
         and SCRIPTED_HEADER in error.response.headers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, Literal, get_args
 
 from anthropic import beta_tool
@@ -96,7 +97,25 @@ def finish_tool(ending: Ending, *, alone: Callable[[], bool], done: Callable[[],
         alone: Whether it is the only tool call of its reply.
         done: Called once the outcome is taken, to stop the runner.
     """
+    return beta_tool(_finish_step(ending, alone, done), input_schema=_schema(_finish_step))
 
+
+def opinion_tool(ending: Ending, *, alone: Callable[[], bool], done: Callable[[], None]) -> Any:
+    """The custom tool `give_opinion`, for `cua.judge`."""
+    return beta_tool(_give_opinion(ending, alone, done), input_schema=_schema(_give_opinion))
+
+
+@cache
+def _schema(make: Callable[..., Callable[..., str]]) -> Any:
+    """The input schema of a tool, made of a function that reaches nothing.
+
+    The SDK keeps every function for ever whose schema it makes; one that ends a conversation would keep with it the
+    conversation and the pictures in it, the test, and the whole run of pytest.
+    """
+    return beta_tool(make(Ending(), bool, bool)).input_schema
+
+
+def _finish_step(ending: Ending, alone: Callable[[], bool], done: Callable[[], object]) -> Callable[..., str]:
     def finish_step(outcome: Literal["done", "blocked"], summary: str, observations: list[str] | None = None) -> str:
         """End the step. Call it alone in a reply, after you have seen the result on the screen.
 
@@ -116,12 +135,10 @@ def finish_tool(ending: Ending, *, alone: Callable[[], bool], done: Callable[[],
         done()
         return "The step is ended."
 
-    return beta_tool(finish_step)
+    return finish_step
 
 
-def opinion_tool(ending: Ending, *, alone: Callable[[], bool], done: Callable[[], None]) -> Any:
-    """The custom tool `give_opinion`, for `cua.judge`."""
-
+def _give_opinion(ending: Ending, alone: Callable[[], bool], done: Callable[[], object]) -> Callable[..., str]:
     def give_opinion(holds: bool, reason: str) -> str:
         """Say whether the statement holds on the screenshot.
 
@@ -135,4 +152,4 @@ def opinion_tool(ending: Ending, *, alone: Callable[[], bool], done: Callable[[]
         done()
         return "Thank you."
 
-    return beta_tool(give_opinion)
+    return give_opinion

@@ -33,7 +33,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from PIL import Image
 
 from pytest_cua import screens
-from pytest_cua.errors import BadArgument, CassetteUnreadable, CassetteUnwritable
+from pytest_cua.errors import BadArgument, CassetteUnreadable, CassetteUnwritable, path_quoted, pytest_command
 from pytest_cua.screens import Area
 
 __all__ = ["FORMAT", "Area", "Baseline", "State", "load_baseline", "save_baseline"]
@@ -189,11 +189,11 @@ def _paths(folder: str | os.PathLike[str], name: str) -> tuple[Path, Path]:
 
 
 def _unreadable(path: Path, what: str) -> CassetteUnreadable:
-    pair = f"{path.with_suffix('.png')} {path.with_suffix('.json')}"
+    quoted = " ".join(path_quoted(path.with_suffix(suffix)) for suffix in (".png", ".json"))
     return CassetteUnreadable(
         f"the baseline file {path} {what}",
-        f"get it back as committed: git checkout -- {pair}",
-        f"or take a new one: delete both files, then run pytest --cua-update=missing: rm -f {pair}",
+        f"get it back as committed: git checkout -- {quoted}",
+        f"or take a new one: delete both files, then run {pytest_command('--cua-update=missing')}: rm -f {quoted}",
     )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_cua import screens
 from pytest_cua.assertions.areas import Baseline, load_baseline, save_baseline
 from pytest_cua.desktop.masks import masks_of
-from pytest_cua.errors import CassetteUnwritable, shell_quoted
+from pytest_cua.errors import CassetteUnwritable, pytest_command
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -52,6 +52,7 @@ class ScreenshotCheck:
     ) -> None:
         screens.check_tolerance(tolerance)
         self._context = context
+        context.compared.add(name)
         self._desktop = desktop
         self._name = name
         self._folder = context.folder / FOLDER
@@ -127,7 +128,7 @@ class ScreenshotCheck:
         return (
             f"There is no baseline {self._name!r} to compare desktop {self._desktop} with: "
             f"{self._folder / self._name}.png does not exist.",
-            f"look at the screen and accept it: pytest --cua-update=missing {shell_quoted(self._context.test)}",
+            f"look at the screen and accept it: {pytest_command('--cua-update=missing', test=self._context.test)}",
         )
 
     def _differs(self, image: Image.Image, comparison: screens.Comparison) -> tuple[str, ...]:
@@ -147,7 +148,7 @@ class ScreenshotCheck:
             f"  baseline: {self._folder / self._name}.png\n"
             f"  actual:   {actual}\n"
             f"  diff:     {diff}",
-            f"if the change is meant: pytest --cua-update=changed {shell_quoted(self._context.test)}",
+            f"if the change is meant: {pytest_command('--cua-update=changed', test=self._context.test)}",
         )
 
 

@@ -30,7 +30,7 @@ def recorded_clients(middleware: ClientMiddleware, *, replaying: bool) -> Iterat
         yield
     finally:
         ClientMiddleware.active.remove(middleware)
-        middleware.lanes.closed = True
+        middleware.lanes.ended.set()
         for kind, original in made.items():
             kind.__init__ = original  # type: ignore[method-assign]
 

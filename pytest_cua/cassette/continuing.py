@@ -6,8 +6,8 @@ import shutil
 from pathlib import Path
 
 from pytest_cua.cassette.format import FILE, FILES, SCREENS, Cassette, load
-from pytest_cua.cassette.store import kept_recordings
-from pytest_cua.errors import CassetteMissing, CassetteUnreadable, shell_quoted
+from pytest_cua.cassette.store import digest_of, kept_recordings
+from pytest_cua.errors import CassetteMissing, CassetteUnreadable, pytest_command
 
 
 def recording_to_continue(folder: Path, root: Path, test: str, first: int, place: Path) -> Cassette:
@@ -39,7 +39,7 @@ def recording_to_continue(folder: Path, root: Path, test: str, first: int, place
     raise CassetteMissing(
         f"--cua-from-step={first} goes on with a recording of {test} whose steps before step {first} came to "
         f"their end; there is none. {' '.join(told)}".rstrip(),
-        f"record it from its beginning: pytest --cua-mode=record {shell_quoted(test)}",
+        f"record it from its beginning: {pytest_command('--cua-mode=record', test=test)}",
     )
 
 
@@ -51,5 +51,18 @@ def _copied(source: Path, root: Path, place: Path) -> Cassette:
         elif path.exists():
             shutil.copy2(path, place / name)
     cassette = load(place, partial=True)
-    cassette.root = root
+    cassette.root, cassette.copy_of = root, source
     return cassette
+
+
+def follow(copy: Cassette, folder: Path) -> None:
+    """Find the recording that was copied again: one of a run that was killed is put aside when the next one begins.
+
+    Args:
+        copy: What `recording_to_continue` gave.
+        folder: The test's folder.
+    """
+    wanted = digest_of(copy.folder / FILE)
+    copy.copy_of = next(
+        (place for place in [*kept_recordings(folder), folder] if digest_of(place / FILE) == wanted), None
+    )

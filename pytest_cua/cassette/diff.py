@@ -10,8 +10,8 @@ from typing import Any
 
 from pytest_cua.cassette.format import Cassette, RecordedStep, RecordedTurn
 from pytest_cua.cassette.match import word_diff
+from pytest_cua.cassette.packing import event_data
 from pytest_cua.cassette.store import HTTP
-from pytest_cua.cassette.wire import event_data
 
 _UNCOMPARED = ("sum", "recorded_at", "type")
 _OF_ONE_RUN = ("id", "tool_use_id", "signature", "usage")  # of messages

@@ -35,7 +35,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_cua.cassette.packing import unpacked_action, unpacked_messages, unpacked_reply, unpacked_thread
-from pytest_cua.errors import CassetteUnreadable
+from pytest_cua.errors import CassetteUnreadable, cua_command, path_quoted
 from pytest_cua.trace import Action
 
 FORMAT = 1
@@ -159,6 +159,7 @@ class Cassette:
 
     Attributes:
         flows: The names of the flows that were used, in order.
+        copy_of: Of a copy that is read in place of it, the folder of the recording itself.
         broken: Of an incomplete recording: from which line on it cannot be read, and why; None when it is complete.
     """
 
@@ -171,11 +172,12 @@ class Cassette:
     flows: list[Mapping[str, Any]] = field(default_factory=list)
     broken: str | None = None
     lines: list[Line] = field(default_factory=list, repr=False)
+    copy_of: Path | None = None
 
     @property
     def file(self) -> Path:
-        """The path of `cassette.jsonl`."""
-        return self.folder / FILE
+        """The path of `cassette.jsonl`, as a person finds it."""
+        return (self.copy_of or self.folder) / FILE
 
     @property
     def sum(self) -> str:
@@ -192,8 +194,17 @@ class Cassette:
 
     def screen_path(self, key: str) -> Path:
         """Where the picture with this key lies: with all others, or, of a recording kept aside, in its own folder."""
-        own = self.folder / SCREENS / f"{key}.webp"
+        own = self._own(SCREENS, f"{key}.webp")
         return own if own.exists() else shared_screen(self.root, key)
+
+    def file_path(self, key: str) -> Path:
+        """Where the bytes with this key lie."""
+        return self._own(FILES, f"{key}.bin")
+
+    def _own(self, kind: str, name: str) -> Path:
+        """A file of the recording, as a person finds it; of a copy, what the recording itself has no more."""
+        copied, original = (folder / kind / name for folder in (self.folder, self.copy_of or self.folder))
+        return copied if copied.exists() and not original.exists() else original
 
     def step(self, number: int) -> RecordedStep | None:
         """The step with this ordinal, None when fewer were recorded."""
@@ -261,21 +272,26 @@ def load_file(path: Path, *, folder: Path | None = None, partial: bool = False) 
     return cassette
 
 
-def read_lines(path: Path) -> list[Line]:
-    """The lines of a whole recording of this format or an older one, verified, without their sums.
+def read_lines(path: Path, *, partial: bool = False) -> list[Line]:
+    """The lines of a recording of this format or an older one, verified, without their sums.
+
+    Args:
+        path: Its file.
+        partial: Whether to give what can be read of one that has not come to its end.
 
     Raises:
         CassetteUnreadable: It is damaged, incomplete or newer.
     """
     lines, broken = _verified(path, path.read_bytes(), oldest=0)
-    if broken is not None:
+    if broken is not None and not partial:
         raise broken
     return [{name: value for name, value in line.items() if name != "sum"} for line in lines]
 
 
 def _broken(path: Path, what: str, *hints: str) -> CassetteUnreadable:
     restore = (
-        f"restore it from version control (git checkout -- {path}) or record the test again with --cua-mode=record"
+        f"restore it from version control (git checkout -- {path_quoted(path)}) "
+        "or record the test again with --cua-mode=record"
     )
     return CassetteUnreadable(f"{path} cannot be replayed: {what}.", *(hints or (restore,)))
 
@@ -313,14 +329,15 @@ def damage_by_git(path: Path, raw: bytes) -> CassetteUnreadable | None:
             return _broken(
                 path,
                 f"line {number} is a merge conflict",
-                f"take one side whole: git checkout --ours -- {path}  (or --theirs)",
+                f"take one side whole: git checkout --ours -- {path_quoted(path)}  (or --theirs)",
                 "or record the test again with --cua-mode=record",
             )
         if text.endswith(b"\r"):
             return _broken(
                 path,
                 f"line {number} ends with CR LF: its line ends were converted",
-                f"restore it without conversion: rm {path} && git -c core.autocrlf=false checkout -- {path}",
+                f"restore it without conversion: rm {path_quoted(path)} && "
+                f"git -c core.autocrlf=false checkout -- {path_quoted(path)}",
                 "commit the .gitattributes that lies in the folder of all cassettes: it forbids the conversion",
             )
     return None
@@ -368,7 +385,7 @@ def _check_version(path: Path, line: Line, oldest: int) -> None:
         raise _broken(
             path,
             f"it has format {version} and this version of pytest-cua reads format {FORMAT}",
-            f"bring all cassettes up to date: pytest-cua migrate {path.parent}",
+            f"bring all cassettes up to date: {cua_command('migrate', path.parent)}",
         )
     raise _broken(
         path,

@@ -13,6 +13,9 @@ not come here: while our middleware calls on to the network, the transport of th
 from __future__ import annotations
 
 import functools
+import logging
+import os
+import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,8 +34,8 @@ from vcr.persisters.filesystem import CassetteDecodeError, CassetteNotFoundError
 from vcr.record_mode import RecordMode
 from vcr.serialize import deserialize, serialize
 
-from pytest_cua.cassette.redact import environment_secrets, redact, redact_bytes, redact_text
-from pytest_cua.errors import CassetteMismatch, CassetteUnreadable, CuaFailure, shell_quoted
+from pytest_cua.cassette.redact import environment_secrets, redact, redact_bytes, redact_text, restore_known
+from pytest_cua.errors import CassetteMismatch, CassetteUnreadable, CuaFailure, UndeclaredRequest, pytest_command
 from pytest_cua.network import Guard, Hosts, Mode, asked_model, is_loopback, undeclared
 from pytest_cua.settings import NEVER_KEPT, VCRPY_MODES
 
@@ -160,8 +163,10 @@ class HttpRecording:
         self._note = note
         self._noted: set[str] = set()
         self._ended = False
+        self._process = os.getpid()
         self.answered = 0  # requests, from the recording
         self._entered = ExitStack()
+        self._logging = _WithoutSecrets()
         self._guard: Guard | None = None
         if mode != "record":
             self._guard = Guard(mode=mode, hosts=hosts, fail=fail, on_missing=on_missing, is_ours=asking_model.get)
@@ -248,12 +253,31 @@ class HttpRecording:
             return False
         if not _in_process.get():
             self._refuse(request)
+        if self._mode == "record" and self._side(request) == "recorded" and os.getpid() != self._process:
+            raise self._fail(
+                UndeclaredRequest(
+                    f"A process that the test forked asks {self._shown(request)}; it has a copy of the recording, so "
+                    "nothing of it would be kept.",
+                    "let a thread ask, or declare the host in cua_http_live",
+                )
+            )
         self._on_request(self._shown(request))
         found = bool(self._playable(request))
         self.answered += found
         if not found and self._mode != "record":
             self._miss(request)
         return found
+
+    def _played(self, request: Any) -> Any:
+        """The recorded answer, with those secrets put back that are known here."""
+        response = self._play(request)
+        headers = restore_known(response["headers"], self._secrets)
+        body = (response.get("body") or {}).get("string")
+        if not isinstance(body, bytes) or b"[redacted " not in body:
+            return {**response, "headers": headers}
+        whole = restore_known(body.decode("utf-8", "surrogateescape"), self._secrets).encode("utf-8", "surrogateescape")
+        length = {name: [str(len(whole))] for name in headers if name.lower() == "content-length"}
+        return {**response, "headers": {**headers, **length}, "body": {**response["body"], "string": whole}}
 
     def _refuse(self, request: Any) -> None:
         place = self._shown(request).partition("?")[0]
@@ -286,7 +310,7 @@ class HttpRecording:
     def _not_recorded(self, request: Any) -> CassetteMismatch:
         asked = self._cassette.filter_request(request)
         near = self._cassette.find_requests_with_most_matches(request)
-        again = f"record the test again: pytest --cua-mode=record {shell_quoted(self._test)}"
+        again = f"record the test again: {pytest_command('--cua-mode=record', test=self._test)}"
         vcrpy = f"(In vcrpy's words the mode of {_a(self._mode)} is 'none': nothing is added to what was recorded.)"
         what = f"{self._file}: {asked.method} {asked.uri}"
         if not self._file.is_file():
@@ -323,9 +347,12 @@ class HttpRecording:
 
     def __enter__(self) -> HttpRecording:
         with ExitStack() as entered:
+            self._logging.start()
+            entered.callback(self._logging.stop)
             self._cassette = entered.enter_context(self._context)
-            self._playable = self._cassette.can_play_response_for
+            self._playable, self._play = self._cassette.can_play_response_for, self._cassette.play_response
             self._cassette.can_play_response_for = self._watched
+            self._cassette.play_response = self._played
             for patch in [*_bypasses(), *_inside()]:
                 entered.enter_context(patch)
             self._entered = entered.pop_all()
@@ -349,6 +376,33 @@ class HttpRecording:
         """Let every connection through again: the test is over."""
         if self._guard is not None:
             self._guard.stop()
+
+
+class _WithoutSecrets(logging.Filter):
+    """Takes secrets out of what vcrpy logs: at DEBUG and INFO it tells whole addresses and all headers of replies."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Redact one line; none is left out."""
+        if isinstance(record.args, tuple):  # of a reply, its status says enough: its cookies are nobody's to read
+            record.args = tuple(arg.get("status") if isinstance(arg, Mapping) else arg for arg in record.args)
+        record.msg, record.args = redact_text(_without_user(record.getMessage()), environment_secrets()), ()
+        return True
+
+    def start(self) -> None:
+        """See every line of vcrpy's; a filter is not asked about the loggers below its own."""
+        for name in _vcr_loggers():
+            logging.getLogger(name).addFilter(self)
+
+    def stop(self) -> None:
+        """See none any more."""
+        for name in _vcr_loggers():
+            logging.getLogger(name).removeFilter(self)
+
+
+@functools.cache
+def _vcr_loggers() -> list[str]:
+    """The names of vcrpy's loggers: its modules log under their own, those too that are imported later."""
+    return ["vcr", *(module.name for module in pkgutil.walk_packages(vcr.__path__, "vcr."))]
 
 
 def _bypasses() -> Iterable[Any]:

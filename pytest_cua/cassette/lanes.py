@@ -14,7 +14,8 @@ from typing import Any
 
 from pytest_cua.cassette.format import RecordedConversation, canonical
 from pytest_cua.cassette.match import Names
-from pytest_cua.cassette.wire import History, Reply, Request, common_start, event_data
+from pytest_cua.cassette.packing import event_data
+from pytest_cua.cassette.wire import History, Reply, Request, common_start
 
 
 @dataclass
@@ -105,20 +106,23 @@ class Lanes:
 
     def __init__(self) -> None:
         self.names = Names()
-        self.closed = False  # the test has ended
+        self.ended = threading.Event()  # the test has
         self.lanes: list[Lane] = []
         self.lock = threading.RLock()
         self._underway: dict[str, tuple[Lane, int, tuple[int, list[Any]]]] = {}
 
-    def place(self, request: Request, call: str) -> tuple[Lane, int, tuple[int, list[Any]], bool]:
+    def place(
+        self, request: Request, call: str, *, again: bool = False
+    ) -> tuple[Lane, int, tuple[int, list[Any]], bool]:
         """The conversation of a request, its turn, which messages are new, and whether the conversation is.
 
         Args:
             request: What is asked.
             call: The same for all attempts of one call, which are one turn.
+            again: Whether this is not the first of them.
         """
         with self.lock:
-            if call and call in self._underway:
+            if again and call in self._underway:
                 return *self._underway[call], False
             found = self._find(request)
             lane = found or Lane(len(self.lanes) + 1, began=len(request.messages))
@@ -130,6 +134,11 @@ class Lanes:
             if call:
                 self._underway[call] = placed
             return *placed, found is None
+
+    def is_underway(self, call: str) -> bool:
+        """Whether the call was asked, and not answered."""
+        with self.lock:
+            return call in self._underway
 
     def done(self, call: str) -> None:
         """The call has its reply."""

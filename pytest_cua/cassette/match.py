@@ -39,7 +39,13 @@ VOLATILE: tuple[tuple[str, str, re.Pattern[str]], ...] = tuple(
             r"(?:/private)?/(?:var/)?tmp/(?:pytest-of-[^/\s'\"]+/pytest-[^/\s'\"]+(?:/[^/\s'\"]+)?|[^/\s'\"]+)",
         ),
         ("a port", r"\g<1>:<port>", r"(?<![\w.])(localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1\]):\d{2,5}\b"),
-        ("a process number", r"\g<1><pid>", r"\b((?:pid|PID|[Pp]rocess(?: (?:id|ID|number))?)[ =:#]+)\d+\b"),
+        ("a process number", r"\g<1><pid>", r"\b((?:pid|PID|[Pp]rocess (?:id|ID|number))[ =:#]+|[Pp]rocess \[)\d+\b"),
+        (
+            "a process number",
+            r"\g<1><pid>",  # of "process 40", a number only where nothing is counted: "process 40 orders"
+            r"\b([Pp]rocess #?)\d+\b"
+            r"(?=\W*$|[.,;:!?)\]]|\s+(?:is|was|has|did|exited|ended|died|failed|killed|started)\b)",
+        ),
     )
 )
 
@@ -113,18 +119,22 @@ class Difference:
         return text
 
 
-def request_view(params: Mapping[str, Any], keep: int, new: Iterable[Any], *, first: bool = False) -> dict[str, Any]:
+def request_view(
+    params: Mapping[str, Any], keep: int, new: Iterable[Any], *, first: bool = False, own_tools: bool = False
+) -> dict[str, Any]:
     """The part of a request that the harness answers for; the messages by their place in the whole conversation.
 
     Args:
         params, keep, new: Of the request.
         first: Whether it begins its conversation: what stands there as Claude's was written by the code that asks.
+        own_tools: Whether that code ran the tools, so that it says itself what failed; else the checks of the live
+            screen say it.
     """
     asked = {name: value for name, value in params.items() if (name, value) != ("stream", False)}  # as if not given
-    return {**asked, "messages": [None] * keep + [_message(message, own=first) for message in new]}
+    return {**asked, "messages": [None] * keep + [_message(message, own=first, own_tools=own_tools) for message in new]}
 
 
-def _message(message: Any, *, own: bool) -> Any:
+def _message(message: Any, *, own: bool, own_tools: bool) -> Any:
     if not isinstance(message, Mapping) or "role" not in message:
         return message
     if message["role"] == "assistant" and not own:
@@ -132,16 +142,17 @@ def _message(message: Any, *, own: bool) -> Any:
     content = message.get("content")
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]
-    blocks = [_block(block) for block in content] if isinstance(content, list) else content
+    blocks = [_block(block, own_tools) for block in content] if isinstance(content, list) else content
     return {"role": message["role"], "content": blocks}
 
 
-def _block(block: Any) -> Any:
+def _block(block: Any, own_tools: bool) -> Any:
     if not isinstance(block, Mapping):
         return block
     match block.get("type"):
         case "tool_result":
-            return {name: block.get(name) for name in ("type", "tool_use_id", "toolset_name")}
+            kept = {name: block.get(name) for name in ("type", "tool_use_id", "toolset_name")}
+            return {**kept, "is_error": bool(block.get("is_error"))} if own_tools else kept
         case "image" | "document":
             source = block.get("source")
             bytes_of_it = isinstance(source, Mapping) and source.get("type") == "base64"
@@ -166,6 +177,7 @@ def first_difference(
         strict: Whether the sentences of a step, which open its conversation, are compared as they are.
     """
     if isinstance(recorded, Mapping) and isinstance(now, Mapping):
+        now = _named_as(recorded, now)
         names = [*recorded, *(name for name in now if name not in recorded)]
         pairs = [
             (f"{path}.{name}" if path else str(name), recorded.get(name, _ABSENT), now.get(name, _ABSENT))
@@ -194,6 +206,14 @@ def first_difference(
         if found:
             return found
     return None
+
+
+def _named_as(recorded: Mapping[str, Any], now: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The value of now, with the recorded names for those from which a secret was taken."""
+    markers = [name for name in recorded if "[redacted " in name and name not in now]
+    if not markers:
+        return now
+    return {next((mark for mark in markers if fits(mark, name)), name): item for name, item in now.items()}
 
 
 def fits(recorded: Any, now: Any) -> bool:

@@ -7,6 +7,7 @@ reviewer reads what happened and not what must be so. Nothing is guessed: only w
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -67,6 +68,19 @@ def unpacked_thread(thread: Any, reply: Any) -> Any:
 
 def _going_on(reply: Any) -> Any:
     return {"type": "continue", "previous_message_id": reply.get("id")} if isinstance(reply, Mapping) else None
+
+
+# ---------------------------------------------------------------------- streamed replies
+
+
+def event_data(event: str) -> Any:
+    """The JSON object that an event carries, None when it carries none."""
+    lines = [line[5:].strip() for line in event.splitlines() if line.startswith("data:")]
+    try:
+        data = json.loads("\n".join(lines))
+    except ValueError:
+        return None
+    return data if isinstance(data, dict) else None
 
 
 # ---------------------------------------------------------------------- tool results

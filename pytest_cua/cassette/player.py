@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import shlex
+import builtins
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import anthropic
+import anyio
 import httpx2
 from anthropic import APIRequest, APIResponse
 from anthropic._middleware import AsyncCallNext, CallNext
 from PIL import Image
 
 from pytest_cua import screens
-from pytest_cua.cassette.format import FILES, Cassette, RecordedConversation, RecordedStep, RecordedTurn, canonical
+from pytest_cua.cassette.format import Cassette, RecordedConversation, RecordedStep, RecordedTurn
 from pytest_cua.cassette.lanes import Lane, Lanes
+from pytest_cua.cassette.latch import Latch
 from pytest_cua.cassette.match import Difference, Normalize, explain, first_difference, fits, request_view
-from pytest_cua.cassette.recorder import CassetteMiddleware, ClientMiddleware, Latch
-from pytest_cua.cassette.redact import REDACTED, environment_secrets, redact_text, restore
+from pytest_cua.cassette.recorder import GIVEN_UP, UNFINISHED, CassetteMiddleware, ClientMiddleware
+from pytest_cua.cassette.redact import environment_secrets, redact_text, restore, restore_known, restored_events
 from pytest_cua.cassette.store import file_key
 from pytest_cua.cassette.wire import CLOSED, History, Reply, Request, response
 from pytest_cua.desktop.masks import with_masks
@@ -27,11 +30,17 @@ from pytest_cua.errors import (
     BadArgument,
     CassetteMismatch,
     CassetteUnreadable,
+    CuaError,
     NeedsApplication,
-    shell_quoted,
+    path_quoted,
+    pytest_command,
 )
 from pytest_cua.model import replay_client
 from pytest_cua.trace import Action, Step
+
+_POLL = 0.02  # seconds between looks at whether the test has ended
+_GIVES_UP = 20_000  # milliseconds within which what was given up while recording must be given up again
+_TEST_ENDS = 3_600_000  # milliseconds: as good as for ever
 
 
 def _no_picture(data: str, media_type: str) -> str:
@@ -71,9 +80,15 @@ class Player(CassetteMiddleware):
         self._place = ""
         self._turn = 0
         self._history = History()
+        self._played: dict[int, int] = {}  # turns, by step
         self._done: list[str] = []  # ids of the actions carried out since the last reply
         self._secrets = environment_secrets()
         self._observed: dict[tuple[str, str, str], int] = {}
+
+    @property
+    def has_replies(self) -> bool:
+        """Whether anything was answered."""
+        return self.served > 0
 
     def player_for(self, number: int) -> Player | None:
         """Itself: it answers every step."""
@@ -145,6 +160,12 @@ class Player(CassetteMiddleware):
         if left:
             names = "; ".join(repr(step.sentence) for step in left[:3])
             raise self.mismatch(f"the test ended after step {steps}, but the recording goes on with {names}")
+        for step in self.cassette.steps:  # one that raised, in a test that went on
+            if (unplayed := len(step.turns) - self._played.get(step.number, 0)) > 0:
+                raise self.mismatch(
+                    f"step {step.number} {step.sentence!r} broke off {_count(unplayed, 'turn')} before its recorded "
+                    "end, and the test went on: turns not played"
+                )
         recorded = [str(line["flow"]) for line in self.cassette.flows]
         if recorded != flows:
             raise self.mismatch(f"the test used the flows {flows or 'none'}, and {recorded or 'none'} while recording")
@@ -228,7 +249,7 @@ class Player(CassetteMiddleware):
             )
         self._check_done()
         recorded = self._step.turns[self._turn]
-        self._turn += 1
+        self._turn = self._played[self._step.number] = self._turn + 1
         asked = Request.of(request, _no_picture, _no_file)
         keep, new = self._history.new_messages(asked.messages)
         difference = first_difference(
@@ -243,7 +264,7 @@ class Player(CassetteMiddleware):
         self.served += 1
         self.waited_ms = recorded.waited_ms
         return response(  # type: ignore[no-any-return]
-            request, recorded, replay_client(), body=_with_secrets(recorded.body), over=self._over
+            request, _with_secrets(recorded), replay_client(), over=self._over
         )
 
     def _over(self, turn: RecordedTurn) -> BaseException:
@@ -266,7 +287,7 @@ class Player(CassetteMiddleware):
                     "out while recording and is not now; does the confirm hook decline it?"
                 )
 
-    def different(self, place: str, difference: Difference, *, is_step: bool) -> CassetteMismatch:
+    def different(self, place: str, difference: Difference, *, is_step: bool) -> CuaError:
         """Latch that a request is not the recorded one, and give the failure to be raised."""
         header = self.cassette.header
         likely = explain(
@@ -280,7 +301,7 @@ class Player(CassetteMiddleware):
             f"likely: {likely}",
         )
 
-    def unknown_secret(self, name: str) -> CassetteMismatch:
+    def unknown_secret(self, name: str) -> CuaError:
         """The failure of an action whose text was taken out of the recording and is not known here."""
         return self.mismatch(
             f"Claude used a secret that was taken out of the recording and is not known here: {name}",
@@ -290,16 +311,14 @@ class Player(CassetteMiddleware):
     def record_again(self) -> str:
         """The command that makes this recording anew."""
         if self.flow:
-            return f"rm -r {shlex.quote(str(self.cassette.folder))} && pytest --cua-record {shell_quoted(self.test)}"
-        return f"pytest --cua-mode=record {shell_quoted(self.test)}"
+            return f"rm -r {path_quoted(self.cassette.folder)} && {pytest_command('--cua-record', test=self.test)}"
+        return pytest_command("--cua-mode=record", test=self.test)
 
-    def mismatch(self, what: str, *hints: str) -> CassetteMismatch:
+    def mismatch(self, what: str, *hints: str) -> CuaError:
         """Latch that the harness does not ask as it did, and give it to be raised."""
         whose = f"flow {self.flow}, used by {self.test}: " if self.flow else ""
         command = f"if the change is meant, record it again: {self.record_again()}"
-        return self.latch.set(  # type: ignore[return-value]
-            CassetteMismatch(f"{self.cassette.file}: {whose}{what}", *hints, command)
-        )
+        return self.latch.set(CassetteMismatch(f"{self.cassette.file}: {whose}{what}", *hints, command))
 
 
 def stored_screen(cassette: Cassette, key: str) -> Image.Image:
@@ -320,7 +339,7 @@ def stored_screen(cassette: Cassette, key: str) -> Image.Image:
 
 
 def _restore_it(path: Path) -> str:
-    return f"restore it from version control (git log --all -- {path} finds it), or record the test again"
+    return f"restore it from version control (git log --all -- {path_quoted(path)} finds it), or record the test again"
 
 
 def _picture_file(cassette: Cassette, key: str) -> bytes:
@@ -348,8 +367,8 @@ def stored_file(cassette: Cassette, key: str) -> bytes:
     Raises:
         CassetteUnreadable: They are missing or others.
     """
-    path = cassette.folder / FILES / f"{key}.bin"
-    restore_it = f"restore it from version control: git checkout -- {path}"
+    path = cassette.file_path(key)
+    restore_it = f"restore it from version control: git checkout -- {path_quoted(path)}"
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -363,20 +382,14 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _with_secrets(body: Any) -> Any:
-    """The reply, with the secrets put back that Claude used; one that is not known here stays a marker."""
-    if not isinstance(body, Mapping) or not isinstance(body.get("content"), list):
-        return body
-    return {**body, "content": [_block_with_secrets(block) for block in body["content"]]}
+def _with_secrets(turn: RecordedTurn) -> RecordedTurn:
+    """The reply, with the secrets put back that Claude said; one that is not known here stays a marker.
 
-
-def _block_with_secrets(block: Any) -> Any:
-    if block.get("type") != "tool_use" or REDACTED.search(canonical(block["input"])) is None:
-        return block
-    try:
-        return {**block, "input": restore(block["input"], environment_secrets())}
-    except LookupError:
-        return block  # `offline` does not need it, and a live desktop refuses to type a marker
+    `offline` does not need it, and a live desktop refuses to type a marker.
+    """
+    if turn.events is None:
+        return replace(turn, body=restore_known(turn.body, environment_secrets()))
+    return replace(turn, events=restored_events(turn.events, environment_secrets()))
 
 
 # ---------------------------------------------------------------------- clients of the code under test
@@ -404,17 +417,41 @@ class ClientPlayer(ClientMiddleware):
 
     def handle(self, request: APIRequest, call_next: CallNext) -> APIResponse[Any]:
         """Answer from the cassette; nothing is ever sent."""
-        if (successor := self.successor()) is not None:
+        if (successor := self.successor(request)) is not None:
             return successor.handle(request, call_next)
-        return self._answer(request)  # type: ignore[no-any-return]
+        turn = self._answer(request)
+        if turn.status == 0:
+            until = _unreplied_until(turn)
+            if until is not None:
+                self.lanes.ended.wait(until / 1000)
+            raise self._no_reply(request, turn)
+        return self._response(request, turn)  # type: ignore[no-any-return]
 
     async def handle_async(self, request: APIRequest, call_next: AsyncCallNext) -> Any:
         """As `handle`, for an asynchronous client."""
-        if (successor := self.successor()) is not None:
+        if (successor := self.successor(request)) is not None:
             return await successor.handle_async(request, call_next)
-        return self._answer(request)
+        turn = self._answer(request)
+        if turn.status == 0:
+            until = _unreplied_until(turn)
+            if until is not None:
+                await self._cancelled(until)
+            raise self._no_reply(request, turn)
+        return self._response(request, turn)
 
-    def _answer(self, request: APIRequest) -> Any:
+    async def _cancelled(self, limit: float) -> None:
+        """Wait to be cancelled, as then; at most `limit` milliseconds, or until the test ends."""
+        with anyio.move_on_after(limit / 1000):
+            while not self.lanes.ended.is_set():
+                await anyio.sleep(_POLL)
+
+    def _answer(self, request: APIRequest) -> RecordedTurn:
+        """The recorded turn that answers a request.
+
+        Raises:
+            CassetteMismatch: None does.
+        """
+        self._player.latch.check_process("asks a model")
         if self._player.latch.error is not None:
             raise self._player.latch.error
         asked = Request.of(request, _no_picture, _no_file).mapped(self.lanes.names)
@@ -422,6 +459,8 @@ class ClientPlayer(ClientMiddleware):
             lane, number, (keep, new), is_new = self.lanes.place(asked, "")
             if is_new:
                 lane.recorded = self._choose(asked, keep, new)
+            else:
+                self._rebind(lane, number, asked, keep, new)
             turn = self._turn(lane, number)
             difference = self._difference(turn, asked, keep, new)
             if difference:
@@ -430,28 +469,54 @@ class ClientPlayer(ClientMiddleware):
             lane.history.replied(turn.body)
             lane.replied(Reply(turn.status, turn.body, turn.events), self.lanes.names)
             self._player.served += 1
-        if turn.status == 0:
-            return self._no_reply(request, turn)
+        return turn
+
+    def _response(self, request: APIRequest, turn: RecordedTurn) -> Any:
         try:
             content = stored_file(self.cassette, turn.file) if turn.file else None
         except CassetteUnreadable as error:
-            raise self._player.latch.set(error) from None  # type: ignore[arg-type]
-        body = _with_secrets(turn.body)
-        return response(request, turn, self.client, body=body, over=self._over, content=content)
+            raise self._player.latch.set(error) from None
+        return response(request, _with_secrets(turn), self.client, over=self._over, content=content)
 
     def _difference(self, turn: RecordedTurn, asked: Request, keep: int, new: list[Any]) -> Any:
-        normalize = self._player.normalize
-        return first_difference(
-            {
-                "request": f"{turn.method.upper()} {turn.path}",
-                **request_view(turn.params, turn.keep, turn.new, first=turn.number == 1),
-            },
-            {
-                "request": f"{asked.method.upper()} {asked.path}",
-                **request_view(asked.params, keep, new, first=turn.number == 1),
-            },
-            normalize=normalize,
+        now = {
+            "request": f"{asked.method.upper()} {asked.path}",
+            **request_view(asked.params, keep, new, first=turn.number == 1, own_tools=True),
+        }
+        return first_difference(_asked_in(turn), now, normalize=self._player.normalize)
+
+    def _rebind(self, lane: Lane, number: int, asked: Request, keep: int, new: list[Any]) -> None:
+        """Let another recorded conversation answer a request that is not that of its own.
+
+        Conversations that begin alike cannot be told apart before they part, and who comes first is by chance: so
+        those whose requests so far are the same change places.
+        """
+        own = lane.recorded
+        assert own is not None
+        if self._answers(own, number, asked, keep, new):
+            return
+        holders = {id(other.recorded): other for other in self.lanes.lanes}
+        for recorded in self.cassette.conversations:
+            holder = holders.get(id(recorded))
+            played = max(number - 1, holder.turn if holder is not None else 0)
+            if self._answers(recorded, number, asked, keep, new) and self._begin_alike(own, recorded, played):
+                lane.recorded = recorded
+                if holder is not None:
+                    holder.recorded = own
+                return
+
+    def _begin_alike(self, one: RecordedConversation, other: RecordedConversation, turns: int) -> bool:
+        """Whether the first turns of both ask the same."""
+        if turns > min(len(one.turns), len(other.turns)):
+            return False
+        pairs = zip(one.turns[:turns], other.turns[:turns], strict=True)
+        return not any(
+            first_difference(_asked_in(first), _asked_in(second), normalize=self._player.normalize)
+            for first, second in pairs
         )
+
+    def _answers(self, recorded: RecordedConversation, number: int, asked: Request, keep: int, new: list[Any]) -> bool:
+        return number <= len(recorded.turns) and not self._difference(recorded.turns[number - 1], asked, keep, new)
 
     def _choose(self, asked: Request, keep: int, new: list[Any]) -> RecordedConversation:
         """The recorded conversation that begins with this request.
@@ -488,12 +553,21 @@ class ClientPlayer(ClientMiddleware):
             )
         return httpx2.ReadError(f"the recorded stream broke off here: {turn.cut}")
 
-    def _no_reply(self, request: APIRequest, turn: RecordedTurn) -> Any:
-        """Raise what the client was told when no reply came."""
+    def _no_reply(self, request: APIRequest, turn: RecordedTurn) -> BaseException:
+        """What the client was told when no reply came."""
         sent = httpx2.Request(request.method, f"http://replay.invalid{request.url}")
-        if str(turn.body).startswith("APITimeoutError"):
-            raise anthropic.APITimeoutError(request=sent)
-        raise anthropic.APIConnectionError(message=str(turn.body), request=sent)
+        name, _, said = str(turn.body).partition(": ")
+        if name == GIVEN_UP:
+            return self._player.mismatch(
+                f"turn {turn.number} of the code under test was given up while recording ({said.rstrip(': ')} after "
+                f"{turn.waited_ms:.0f} ms), and is waited for now"
+            )
+        if name == "APITimeoutError":
+            return anthropic.APITimeoutError(request=sent)
+        kind = getattr(builtins, name, None)
+        if isinstance(kind, type) and issubclass(kind, Exception):  # raised before anything was sent
+            return kind(said)
+        return anthropic.APIConnectionError(message=str(turn.body), request=sent)
 
     def finish(self) -> None:
         """The test passed; everything that was recorded must have been asked for.
@@ -503,12 +577,26 @@ class ClientPlayer(ClientMiddleware):
         """
         played = {id(lane.recorded): lane.turn for lane in self.lanes.lanes}
         for recorded in self.cassette.conversations:
-            left = len(recorded.turns) - played.get(id(recorded), 0)
+            awaited = [turn for turn in recorded.turns if turn.body != UNFINISHED]  # the test did not wait for others
+            left = len(awaited) - played.get(id(recorded), 0)
             if left > 0:
                 raise self._player.mismatch(
                     f"conversation {recorded.number} of the code under test ended {_count(left, 'turn')} before the "
                     "recorded end: turns not played"
                 )
+
+
+def _asked_in(turn: RecordedTurn) -> dict[str, Any]:
+    """The part of a recorded request of the code under test that is compared."""
+    view = request_view(turn.params, turn.keep, turn.new, first=turn.number == 1, own_tools=True)
+    return {"request": f"{turn.method.upper()} {turn.path}", **view}
+
+
+def _unreplied_until(turn: RecordedTurn) -> float | None:
+    """How long to wait, in milliseconds, where no reply came because nobody waited for it; None where one was told."""
+    if turn.body == UNFINISHED:
+        return _TEST_ENDS
+    return max(_GIVES_UP, 3 * turn.waited_ms) if str(turn.body).startswith(f"{GIVEN_UP}: ") else None
 
 
 def _recorded_number(lane: Lane) -> int:

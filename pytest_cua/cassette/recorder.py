@@ -7,6 +7,8 @@ wrapped as "Connection error." nor retried; `_middleware.py` and `_base_client.p
 
 from __future__ import annotations
 
+import asyncio
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,25 +24,16 @@ from pytest_cua.cassette.http import asking_model
 from pytest_cua.cassette.lanes import Lane, Lanes
 from pytest_cua.cassette.tape import Tape
 from pytest_cua.cassette.wire import History, Reply, Request, Tee, kept_headers, reply_of, will_be_retried, with_stream
-from pytest_cua.errors import BadArgument, CuaFailure
+from pytest_cua.errors import BadArgument
 from pytest_cua.trace import Action, Step
 
 if TYPE_CHECKING:
     from pytest_cua.cassette.player import Player
 
+# in place of a reply: whoever waited was cancelled, or still waited when the test ended
+GIVEN_UP = "given up"
+UNFINISHED = "unfinished: the test ended before a reply came"
 SCRIPTED_HEADER = "x-pytest-cua-scripted"
-
-
-class Latch:
-    """Remembers the first failure, so that no `except` between here and the test can hide it."""
-
-    def __init__(self) -> None:
-        self.error: CuaFailure | None = None
-
-    def set(self, error: CuaFailure) -> CuaFailure:
-        """Keep the error, unless one was kept before, and give back the one that is kept."""
-        self.error = self.error or error
-        return self.error
 
 
 class CassetteMiddleware(Middleware):
@@ -62,15 +55,16 @@ class ClientMiddleware(Middleware):
         """One of this kind for a client."""
         raise NotImplementedError
 
-    def successor(self) -> ClientMiddleware | None:
+    def successor(self, request: APIRequest) -> ClientMiddleware | None:
         """Who records or answers a client that has outlived its test: the test that runs now; None while its own does.
 
         Raises:
-            BadArgument: None runs.
+            BadArgument: None runs, or a thread of the ended test asks again what was not answered then.
         """
-        if not self.lanes.closed:
+        if not self.lanes.ended.is_set():
             return None
-        if not self.active:
+        is_late = request.retries_taken > 0 and self.active and not self.active[-1].lanes.is_underway(call_of(request))
+        if not self.active or is_late:
             raise BadArgument(
                 "A client that was made in a test with `cua` asks after the end of it, where nothing records it.",
                 "make the client anew outside of such tests",
@@ -132,6 +126,11 @@ class Recorder(CassetteMiddleware):
         """The recording that answers the step at hand, None when the model does."""
         return self.player_for(self.tape.step)
 
+    @property
+    def has_replies(self) -> bool:
+        """Whether anything was answered."""
+        return self.tape.has_replies
+
     def flow(self, flow: str, title: str) -> None:
         """A flow was used here; its steps lie in a recording of their own."""
         self.tape.write({"type": "flow", "after_step": self.tape.step, "flow": flow, "title": title})
@@ -191,6 +190,7 @@ class Recorder(CassetteMiddleware):
 
     def handle(self, request: APIRequest, call_next: CallNext) -> APIResponse[Any]:
         """Let the request through and keep it with its reply."""
+        self.tape.latch.check_process("asks a model")
         if not self._in_step:
             raise BadArgument(
                 "A request was made with the client of the steps outside of any step.",
@@ -249,7 +249,7 @@ class ClientRecorder(ClientMiddleware):
 
     def handle(self, request: APIRequest, call_next: CallNext) -> APIResponse[Any]:
         """Let the request through and keep it with its reply."""
-        if (successor := self.successor()) is not None:
+        if (successor := self.successor(request)) is not None:
             return successor.handle(request, call_next)
         exchange = self._begin(request)
         try:
@@ -257,7 +257,7 @@ class ClientRecorder(ClientMiddleware):
                 response = call_next(request)
                 if not _is_streamed(request, response):
                     response.http_response.read()
-        except anthropic.APIConnectionError as error:
+        except BaseException as error:
             exchange.failed(error)
             raise
         exchange.answered(response)
@@ -265,7 +265,7 @@ class ClientRecorder(ClientMiddleware):
 
     async def handle_async(self, request: APIRequest, call_next: AsyncCallNext) -> Any:
         """As `handle`, for an asynchronous client."""
-        if (successor := self.successor()) is not None:
+        if (successor := self.successor(request)) is not None:
             return await successor.handle_async(request, call_next)
         exchange = self._begin(request)
         try:
@@ -273,13 +273,14 @@ class ClientRecorder(ClientMiddleware):
                 response = await call_next(request)
                 if not _is_streamed(request, response):
                     await response.http_response.aread()
-        except anthropic.APIConnectionError as error:
+        except BaseException as error:  # also of a task that is cancelled
             exchange.failed(error)
             raise
         exchange.answered(response)
         return response
 
     def _begin(self, request: APIRequest) -> _Exchange:
+        self.tape.latch.check_process("asks a model")
         asked = Request.of(request, self.tape.request_picture, self.tape.request_file)
         return _Exchange(self, request, asked.mapped(self.lanes.names))
 
@@ -299,11 +300,15 @@ class _Exchange:
         self._request = request
         self._asked = asked
         self._started = time.monotonic()
-        self._call = request.options.idempotency_key or ""  # the same for all attempts of one call
-        self._lane, self._turn, self._new, is_new = recorder.lanes.place(asked, self._call)
+        self._tee: Tee | None = None
+        self._call = call_of(request)
+        self._lane, self._turn, self._new, is_new = recorder.lanes.place(
+            asked, self._call, again=request.retries_taken > 0
+        )
         if is_new:
             name = type(recorder.client).__name__
             recorder.tape.write({"type": "conversation", "conversation": self._lane.number, "client": name})
+        recorder.tape.unanswered[self._call] = self
 
     def answered(self, response: Any) -> None:
         """A reply has come: whole, or as a stream that the caller reads."""
@@ -321,34 +326,56 @@ class _Exchange:
             return
         self._keep(reply)
 
-    def failed(self, error: anthropic.APIConnectionError) -> None:
-        """No reply came."""
+    def failed(self, error: BaseException) -> None:
+        """No reply came: the connection failed, or whoever waited for it gave up."""
         said = f"{type(error).__name__}: {error.__cause__ or error}"
-        if not is_last_attempt(self._request, self._recorder.client):
+        is_connection = isinstance(error, anthropic.APIConnectionError)
+        if is_connection and not is_last_attempt(self._request, self._recorder.client):
             self._lane.attempts.append({"status": 0, "error": said})
             return
+        self._unreplied(said if isinstance(error, Exception) else f"{GIVEN_UP}: {said}")
+
+    def finish(self) -> None:
+        """The test has ended, and the code under test still waits for the reply, or has not read it to its end."""
+        if self._tee is not None:
+            self._tee.finish()
+        else:
+            self._unreplied(UNFINISHED)
+
+    def _unreplied(self, why: str) -> None:
         self._recorder.tape.replied("none")
-        self._keep(Reply(0, body=said))
+        self._keep(Reply(0, body=why))
 
     def stream(self, response: Any) -> None:
         """A reply that the caller reads piece by piece."""
         http = response.http_response
-        tape = self._recorder.tape
-        tape.replied(endpoint_of(http))
+        self._recorder.tape.replied(endpoint_of(http))
 
         def done(events: list[Any], cut: str | None) -> None:
-            tape.open_streams.remove(tee)
             self._keep(Reply(http.status_code, events=events, cut=cut, headers=kept_headers(http)))
 
         tee = Tee(http, self._started, done)
-        tape.open_streams.append(tee)
+        self._tee = tee
         response.http_response = with_stream(http, tee)
 
     def _keep(self, reply: Reply) -> None:
+        if not self._recorder.tape.answered(self._call, self):
+            return  # the test has ended meanwhile
         attempts, self._lane.attempts = self._lane.attempts, []
         waited = (time.monotonic() - self._started) * 1000
         self._recorder.keep(self._lane, self._turn, self._new, self._asked, reply, waited_ms=waited, attempts=attempts)
         self._recorder.lanes.done(self._call)
+
+
+def call_of(request: APIRequest) -> str:
+    """The same for all attempts of one call; the SDK gives a key to all but a GET."""
+    if request.options.idempotency_key:
+        return str(request.options.idempotency_key)
+    try:
+        task: Any = asyncio.current_task()
+    except RuntimeError:
+        task = None
+    return f"{request.method} {request.url} {threading.get_ident()} {id(task)}"
 
 
 def _is_streamed(request: APIRequest, response: Any) -> bool:

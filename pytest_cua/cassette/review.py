@@ -14,8 +14,8 @@ from pytest_cua.cassette.format import (
     RecordedTurn,
     shared_screen,
 )
+from pytest_cua.cassette.packing import event_data
 from pytest_cua.cassette.store import RECORDING
-from pytest_cua.cassette.wire import event_data
 from pytest_cua.trace import Action, Usage
 
 _LONGEST = 300  # characters of what a model said that are shown

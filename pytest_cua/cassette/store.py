@@ -17,7 +17,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event
@@ -34,12 +35,17 @@ from pytest_cua.cassette.format import (
     shared_screen,
     sum_of,
 )
+from pytest_cua.cassette.redact import scan_folder
 from pytest_cua.errors import (
     BadArgument,
     CassetteMissing,
     CassetteUnreadable,
     CassetteUnwritable,
+    SecretLeaked,
+    cua_command,
+    path_quoted,
     project_root,
+    pytest_command,
     shell_quoted,
 )
 
@@ -50,6 +56,7 @@ MOVING = ".failed-moving"  # on the way into one of these two
 HTTP = "http.yaml"  # what vcrpy keeps beside it
 PAGE = "steps.md"
 FLOWS = "flows"
+BASELINES = "baselines"  # accepted screenshots, in a test's folder
 GIT_ATTRIBUTES = """\
 # pytest-cua checks every byte of these: no conversion of line ends, no merging line by line
 cassette.jsonl -text -merge diff=pytest-cua
@@ -58,8 +65,9 @@ steps.md -text -merge
 *.webp -text -merge -diff
 *.bin -text -merge -diff
 """
-_PAID = ("header", "turn", "end", "footer")  # lines that are on the disk, not only in its cache, when the run goes on
+_PAID = ("header", "turn", "end", "footer")  # lines that go to the disk at once, not only into its cache
 _LONGEST_NAME = 100  # characters of a folder name; file systems take 255 bytes, and people read it
+_OF_PICTURES = re.compile("[0-9a-f]{2}")  # the names of the folders in `screens/`
 _RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # Windows has no such files
 
 
@@ -110,7 +118,7 @@ def load_cassette(root: Path, test: str) -> Cassette:
     """
     folder = cassette_folder(root, test)
     if not (folder / FILE).exists():
-        raise CassetteMissing(*_missing(folder, test))
+        raise CassetteMissing(*_missing(root, folder, test))
     finish_swap(folder)
     cassette = load(folder)
     cassette.root = root
@@ -118,8 +126,8 @@ def load_cassette(root: Path, test: str) -> Cassette:
     if recorded != test:
         raise CassetteUnreadable(
             f"{cassette.file} was recorded for {recorded}, not for {test}.",
-            f"if the test was renamed: pytest-cua move {shell_quoted(str(recorded))} {shell_quoted(test)}",
-            f"else record it: pytest --cua-mode=record {shell_quoted(test)}",
+            f"if the test was renamed: {cua_command('move', shell_quoted(str(recorded)), shell_quoted(test))}",
+            f"else record it: {pytest_command('--cua-mode=record', test=test)}",
         )
     try:
         check_beside(cassette)
@@ -146,24 +154,25 @@ def check_beside(cassette: Cassette) -> None:
         if found is not None and (damage := damage_by_git(path, path.read_bytes())) is not None:
             raise damage
         state = "is missing" if found is None else "is not what was recorded: it was edited, or is of another recording"
-        hint = f"restore it: git checkout -- {path}"
+        hint = f"restore it: git checkout -- {path_quoted(path)}"
         if name == PAGE:
-            hint = f"write it anew from the recording: pytest-cua show --write {cassette.folder}"
+            hint = f"write it anew from the recording: {cua_command('show', '--write', cassette.folder)}"
         raise CassetteUnreadable(f"{path}, {what} of {cassette.file}, {state}.", hint)
 
 
-def _missing(folder: Path, test: str) -> tuple[str, ...]:
+def _missing(root: Path, folder: Path, test: str) -> tuple[str, ...]:
     message = (
         f"There is no cassette for {test}: {folder / FILE} does not exist, and this mode records nothing "
         "(vcrpy's `none`; its `once` is --cua-record, its `all` --cua-mode=record)."
     )
-    hints = [f"record it: pytest --cua-record {shell_quoted(test)}"]
-    if (old := _renamed_from(folder, test)) is not None:
-        hints.insert(0, f"its steps are those of {old}: pytest-cua move {shell_quoted(old)} {shell_quoted(test)}")
+    quoted = shell_quoted(test)
+    hints = [f"record it: {pytest_command('--cua-record', test=test)}"]
+    if (old := _renamed_from(root, test)) is not None:
+        hints.insert(0, f"its steps are those of {old}: {cua_command('move', shell_quoted(old), quoted)}")
     if is_adoptable(folder / FAILED):
-        hints.insert(0, f"a recording of a run that failed was kept: pytest-cua accept {shell_quoted(test)}")
+        hints.insert(0, f"a recording of a run that failed was kept: {cua_command('accept', quoted)}")
     elif (folder / FAILED / FILE).exists() or (folder / RECORDING / FILE).exists():
-        hints.append(f"one that broke off inside a step was kept to be read: pytest-cua show {shell_quoted(test)}")
+        hints.append(f"one that broke off inside a step was kept to be read: {cua_command('show', quoted)}")
     if folder.parent.is_dir():
         others = sorted(path.parent.name for path in folder.parent.glob(f"*/{FILE}"))
         if others:
@@ -171,12 +180,11 @@ def _missing(folder: Path, test: str) -> tuple[str, ...]:
     return message, *hints
 
 
-def _renamed_from(folder: Path, test: str) -> str | None:
+def _renamed_from(root: Path, test: str) -> str | None:
     from pytest_cua.cassette.suite import renamed_from  # which needs this module
 
     project = project_root()
-    root = next((parent for parent in folder.parents if (parent / SCREENS).is_dir()), None)
-    return renamed_from(root, project, test) if project is not None and root is not None else None
+    return renamed_from(root, project, test) if project is not None else None
 
 
 class RecordedElsewhere(CassetteUnwritable):
@@ -202,6 +210,8 @@ class CassetteWriter:
         self._sum = ""
         self._screens: set[str] = set()
         self._stream: IO[bytes] | None = None
+        self._disk = ThreadPoolExecutor(1, "pytest-cua-disk")  # its thread starts with the first line
+        self._syncing: Future[None] | None = None
         self._lock: IO[bytes] | None = None
         try:
             self._open()
@@ -253,8 +263,10 @@ class CassetteWriter:
         return False
 
     def write(self, line: Mapping[str, Any]) -> None:
-        """Append one line and flush it to the disk; once the recording is closed, do nothing.
+        """Append one line and flush it; once the recording is closed, do nothing.
 
+        A kill loses nothing that was flushed. What was paid for is also on its way to the disk then, while the test
+        goes on; at most one such line is not there yet, and a disk that fails is told at the next.
         A fixture of the user's may go on after a test that failed, whose recording lies aside by then.
         """
         if self._stream is None:
@@ -263,13 +275,24 @@ class CassetteWriter:
         try:
             self._stream.write(sealed.encode() + b"\n")
             self._stream.flush()
-            if (
-                line.get("type") in _PAID
-            ):  # a kill loses nothing that was flushed; a power cut may take the actions since
-                os.fsync(self._stream.fileno())
+            if line.get("type") in _PAID:
+                self._wait_for_disk()
+                self._syncing = self._disk.submit(os.fsync, self._stream.fileno())
         except OSError as error:
             raise self._unwritable(error) from None
         self._sum = sum_of(sealed)
+
+    def rewrite(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Put other lines in place of those that were written so far."""
+        assert self._stream is not None
+        self._wait_for_disk()
+        self._stream.close()
+        path, partial = self.aside / FILE, self.aside / f"{FILE}.part"
+        self._sum = ""
+        self._stream = partial.open("wb")
+        for line in lines:
+            self.write(line)
+        partial.replace(path)
 
     def add_screen(self, key: str, webp: bytes) -> None:
         """Store a picture under the key of its pixels, once."""
@@ -337,10 +360,22 @@ class CassetteWriter:
         self._close_stream()
         self._discard()
 
+    def _wait_for_disk(self) -> None:
+        syncing, self._syncing = self._syncing, None
+        if syncing is not None:
+            syncing.result()
+
     def _close_stream(self) -> None:
-        if self._stream is not None:
+        if self._stream is None:
+            return
+        try:
+            self._wait_for_disk()
+        except OSError as error:
+            raise self._unwritable(error) from None
+        finally:
             self._stream.close()
             self._stream = None
+            self._disk.shutdown()
 
     def _unlock(self) -> None:
         if self._lock is not None:
@@ -385,8 +420,12 @@ def wait_for_recording(folder: Path, limit: int) -> bool:
 
 
 @contextmanager
-def _locked(root: Path) -> Iterator[None]:
-    """Hold the folder of pictures: another test's swap may need one that this one would remove."""
+def locked(root: Path) -> Iterator[None]:
+    """Hold the folder of pictures: another test's swap may need one that this one would remove.
+
+    Args:
+        root: The folder of all cassettes. Other processes wait until this one lets go.
+    """
     (root / SCREENS).mkdir(parents=True, exist_ok=True)
     handle = os.open(root / SCREENS, os.O_RDONLY)
     try:
@@ -400,7 +439,7 @@ def _swap(aside: Path, folder: Path, root: Path, new: Cassette) -> int:
     """Move a whole recording from `aside` into the place of the one in `folder`; the bytes of pictures that are new."""
     old = _screens_of(folder)
     write_git_attributes(root)
-    with _locked(root):
+    with locked(root):
         size = _place_pictures(aside, root)
         for path in sorted((aside / FILES).glob("*")) if (aside / FILES).is_dir() else ():
             (folder / FILES).mkdir(exist_ok=True)
@@ -503,25 +542,59 @@ def _remove_files(folder: Path, wanted: set[str]) -> None:
 
 
 def all_cassettes(root: Path) -> list[Path]:
-    """The paths of all cassettes in a folder, those being recorded or kept aside left out."""
-    found = []
-    for folder, names, files in os.walk(root):
-        names[:] = sorted(name for name in names if not name.startswith("."))
-        if Path(folder) == root / SCREENS:  # tests may lie in a folder of that name too
-            names[:] = [name for name in names if not re.fullmatch("[0-9a-f]{2}", name)]
-        if FILE in files:
-            found.append(Path(folder) / FILE)
-    return found
+    """The paths of all cassettes of a root, those being recorded or kept aside left out."""
+    return [folder / FILE for folder, files, is_other in _walk(root) if FILE in files and not is_other]
+
+
+def all_kept_aside(root: Path) -> list[Path]:
+    """The folders of all recordings of a root that did not take their place, or are being made."""
+    return [path.parent for folder in folders_of(root) for path in sorted(folder.glob(f".*/{FILE}"))]
+
+
+def folders_of(root: Path) -> list[Path]:
+    """The folder of all cassettes and all below it that may hold some, in order.
+
+    Left out are those of pictures, and whatever belongs to another root that lies inside this one.
+    """
+    return [folder for folder, _, is_other in _walk(root) if not is_other]
+
+
+def roots_in(root: Path) -> list[Path]:
+    """The folder of all cassettes, and others of that kind that lie inside it, as of a second `cua_cassette_dir`."""
+    return [root, *(found for folder, _, is_other in _walk(root) if is_other for found in roots_in(folder))]
+
+
+def _walk(root: Path) -> Iterator[tuple[Path, list[str], bool]]:
+    """The folders of a root with their files, and whether each is another root, into which it does not go."""
+    for path, names, files in os.walk(root):
+        folder = Path(path)
+        may_be = folder != root and (SCREENS in names or ".gitattributes" in files)
+        is_other = may_be and _is_root(folder)
+        names[:] = [] if is_other else sorted(name for name in names if not name.startswith("."))
+        if folder == root / SCREENS:  # tests may lie in a folder of that name too
+            names[:] = [name for name in names if not _OF_PICTURES.fullmatch(name)]
+        yield folder, files, is_other
+
+
+def _is_root(folder: Path) -> bool:
+    """Whether a folder is one of all cassettes: it holds their pictures, or what git must know of them."""
+    try:
+        told = (folder / ".gitattributes").read_bytes()
+    except OSError:
+        told = b""
+    return FILE.encode() in told or any(
+        _OF_PICTURES.fullmatch(path.parent.name) for path in (folder / SCREENS).glob("??/*.webp")
+    )
 
 
 def write_git_attributes(root: Path) -> None:
     """Tell git to leave recordings as they are; what a user wrote there stays."""
     path = root / ".gitattributes"
-    present = path.read_text(encoding="utf-8") if path.exists() else ""
-    if "cassette.jsonl" not in present:
+    present = path.read_bytes() if path.exists() else b""  # in whatever encoding
+    if FILE.encode() not in present:
         root.mkdir(parents=True, exist_ok=True)
-        lead = present if not present or present.endswith("\n") else present + "\n"
-        path.write_text(lead + GIT_ATTRIBUTES, encoding="utf-8", newline="\n")
+        lead = present if not present or present.endswith(b"\n") else present + b"\n"
+        path.write_bytes(lead + GIT_ATTRIBUTES.encode())
 
 
 def _sync(path: Path) -> None:
@@ -596,26 +669,34 @@ def adopt(folder: Path, root: Path) -> Cassette:
     Raises:
         CassetteMissing: Nothing was kept.
         CassetteUnreadable: What was kept did not come to its end, so it cannot be replayed.
+        SecretLeaked: It held a secret; nothing of it is kept.
     """
     kept = folder / FAILED
     if not (kept / FILE).exists():
         raise CassetteMissing(
-            f"No recording was kept aside in {folder}.", "record the test: pytest --cua-mode=record ..."
+            f"No recording was kept aside in {folder}.", f"record the test: {pytest_command('--cua-mode=record')} TEST"
         )
     recording = load(kept)
-    test = shell_quoted(recording.header["test"])
+    test = str(recording.header["test"])
+    again = pytest_command("--cua-mode=record", test=test)
     if (folder / FILE).exists() and load(folder).header["recorded_at"] > recording.header["recorded_at"]:
         raise CassetteUnreadable(
             f"The recording kept in {kept} is older than the cassette beside it, which a later run made.",
-            f"if it is not wanted any more: rm -r {kept}",
+            f"if it is not wanted any more: rm -r {path_quoted(kept)}",
         )
     unfinished = [step.number for step in recording.steps if not step.end]
     if unfinished:
         raise CassetteUnreadable(
             f"The recording kept in {kept} ends inside step {unfinished[0]}, so it cannot be replayed to its end.",
             f"go on from there without paying for the steps before it: "
-            f"pytest --cua-mode=record --cua-from-step={unfinished[0]} {test}",
-            f"record the test again: pytest --cua-mode=record {test}",
+            f"{pytest_command('--cua-mode=record', f'--cua-from-step={unfinished[0]}', test=test)}",
+            f"record the test again: {again}",
+        )
+    if hits := scan_folder(kept, allowed=(test,)):  # a run that was killed did not get that far
+        shutil.rmtree(kept)
+        raise SecretLeaked(
+            f"The recording that was kept in {kept} held a secret and was removed: {'; '.join(map(str, hits))}.",
+            f"give the value as a Secret in params=, and record the test again: {again}",
         )
     with (kept / "lock").open("ab") as lock:  # a reader must not take it for a swap that was broken off
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -9,7 +9,7 @@ import fcntl
 import re
 import shutil
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -29,22 +29,33 @@ from pytest_cua.cassette.format import (
     sum_of,
 )
 from pytest_cua.cassette.redact import scan_folder
+from pytest_cua.cassette.review import steps_markdown
 from pytest_cua.cassette.store import (
+    BASELINES,
     FAILED,
     FLOWS,
     HTTP,
     PAGE,
     RECORDING,
-    _locked,
     all_cassettes,
+    all_kept_aside,
     cassette_folder,
     check_beside,
     digest_of,
+    folders_of,
     kept_recordings,
+    locked,
 )
-from pytest_cua.errors import BadArgument, CassetteMissing, CassetteUnreadable, shell_quoted
-
-BASELINES = "baselines"
+from pytest_cua.cassette.unseen import Unseen, baselines_in, noted, unseen
+from pytest_cua.errors import (
+    BadArgument,
+    CassetteMissing,
+    CassetteUnreadable,
+    cua_command,
+    path_quoted,
+    pytest_command,
+    shell_quoted,
+)
 
 # ---------------------------------------------------------------------- what no test uses
 
@@ -58,12 +69,14 @@ class Collected:
         places: The files and folders that were given to it, or its testpaths, relative to the root.
         files: The ids of files and classes that were looked into, those in which no test was found too.
         left_out: The ids of files and classes that were skipped, or could not be collected.
+        compared: For each test that ran and passed, the baselines it looked at; None when none were run.
     """
 
     ids: Collection[str]
     places: Sequence[str]
     files: Collection[str] = ()
     left_out: Collection[str] = ()
+    compared: Mapping[str, Collection[str]] | None = None
 
     def covers(self, test: str) -> bool:
         """Whether the test's file was asked for."""
@@ -84,6 +97,7 @@ class Unused:
     Attributes:
         tests: Cassettes, as folder and test id; and folders of baselines whose tests have no cassette.
         screens: Pictures that no cassette shows.
+        baselines: Expected screenshots that tests have and do not look at any more, each with its test's id.
         renamed: For a test id of `tests`, what to give to `move`: the old name and the new one of a test with the same
             sentences that has no cassette.
         damaged: Cassettes that cannot be read. What they show and use is not known, so neither pictures nor flows are
@@ -92,11 +106,12 @@ class Unused:
 
     tests: list[tuple[Path, str]] = field(default_factory=list)
     screens: list[Path] = field(default_factory=list)
+    baselines: list[Unseen] = field(default_factory=list)
     renamed: dict[str, tuple[str, str]] = field(default_factory=dict)
     damaged: list[Path] = field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.tests or self.screens)
+        return bool(self.tests or self.screens or self.baselines)
 
     def lines(self, root: Path) -> Iterator[str]:
         """What to say about it, a line each."""
@@ -107,13 +122,15 @@ class Unused:
             if pair is not None and pair not in told:
                 told.add(pair)
                 old, new = map(shell_quoted, pair)
-                yield f"  its steps are those of {pair[1]}: pytest-cua move {old} {new}"
+                yield f"  its steps are those of {pair[1]}: {cua_command('move', old, new)}"
+        for picture, test in self.baselines:
+            yield f"unused: {picture.relative_to(root.parent)} ({test} passes without it, {_size([picture])})"
         if self.screens:
-            yield f"unused: {_counted(self.screens, 'picture')} that no cassette shows ({_size(self.screens)})"
+            yield f"unused: {counted(self.screens, 'picture')} that no cassette shows ({_size(self.screens)})"
         if self.damaged:
             yield (
-                f"{_counted(self.damaged, 'cassette')} cannot be read, so pictures and flows are not judged: "
-                "pytest-cua verify"
+                f"{counted(self.damaged, 'cassette')} cannot be read, so pictures and flows are not judged: "
+                f"{cua_command('verify')}"
             )
 
 
@@ -138,15 +155,17 @@ def _size(paths: Iterable[Path]) -> str:
     return f"{sum(path.stat().st_size for path in paths) / 1000:.0f} kB"
 
 
-def _counted(things: Collection[Any], what: str) -> str:
+def counted(things: Collection[Any], what: str) -> str:
+    """How many there are, in words."""
     return f"{len(things)} {what}{'' if len(things) == 1 else 's'}"
 
 
 def find_unused(root: Path, project: Path, collected: Collected) -> Unused:
-    """The cassettes whose tests are gone, and the pictures nobody shows.
+    """The cassettes whose tests are gone, the baselines that tests do not compare, and the pictures nobody shows.
 
     A cassette is unused only when its test's file is gone, or was collected whole and holds no such test; never when
-    its test was merely not collected, deselected or skipped.
+    its test was merely not collected, deselected or skipped. A baseline is when its test ran and passed without it: of
+    this run, or of the last complete one when this ran no tests.
 
     Args:
         root: The folder of all cassettes.
@@ -180,15 +199,18 @@ def find_unused(root: Path, project: Path, collected: Collected) -> Unused:
     if speaks_of_all and not found.damaged:
         found.tests += [(flow.folder, flow.header["test"]) for flow in flows if flow.header["test"] not in used]
     found.screens = [] if found.damaged else unused_screens(root)
+    if collected.compared is not None:
+        found.baselines = unseen(root, collected.compared)
+    else:
+        found.baselines = list(noted(root, project, collected.ids))
     return found
 
 
 def _kept_aside(root: Path) -> Iterator[Cassette]:
     """The recordings that did not take their place, as far as they can be read."""
-    for path in sorted(root.rglob(FILE)):
-        if path.parent.name.startswith("."):
-            with suppress(CassetteUnreadable):
-                yield load(path.parent, partial=True)
+    for folder in all_kept_aside(root):
+        with suppress(CassetteUnreadable):
+            yield load(folder, partial=True)
 
 
 def _is_gone(test: str, files: Collection[str], project: Path, collected: Collected) -> bool:
@@ -202,12 +224,12 @@ def _lone_baselines(
     root: Path, files: Collection[str], project: Path, collected: Collected
 ) -> Iterator[tuple[Path, str]]:
     """The folders of baselines whose tests are gone; of tests that have no cassette, as those of a desktop alone."""
-    folders = {path.parent.parent for path in root.rglob(f"*/*/{BASELINES}/*.png")}
-    folders = {folder for folder in folders if not (folder / FILE).exists()}
+    holding = [folder for folder in folders_of(root) if len(folder.relative_to(root).parts) > 1]
+    folders = [folder for folder in holding if baselines_in(folder) and not (folder / FILE).exists()]
     if not folders:
         return
     living = {cassette_folder(root, test) for test in collected.ids if "::" in test}
-    for folder in sorted(folders):
+    for folder in folders:
         file = f"{folder.parent.relative_to(root).as_posix()}.py"
         kept = any(path.parent.name.startswith(".") for path in folder.glob(f"*/{FILE}"))
         left = any(name.partition("::")[0] == file for name in collected.left_out)
@@ -339,9 +361,13 @@ def prune(unused: Unused, root: Path) -> None:
     """Remove what is unused; the pictures that become unused by it too."""
     for folder, _ in unused.tests:
         _remove(folder, root)
+    for picture, _ in unused.baselines:
+        picture.unlink()
+        picture.with_suffix(".json").unlink(missing_ok=True)
+        _remove_empty(picture.parent, root)
     if unused.damaged or not (root / SCREENS).is_dir():
         return
-    with _locked(root):  # a recording that takes its place just now brings its pictures first
+    with locked(root):  # a recording that takes its place just now brings its pictures first
         for path in unused_screens(root):
             path.unlink()
             _remove_empty(path.parent, root / SCREENS)
@@ -540,17 +566,16 @@ def verify(root: Path, *, max_age: int | None = None) -> tuple[list[str], list[s
             problems += _problems(cassette, root, seen)
             age = age_in_days(cassette)
             if max_age is not None and age >= max_age:
-                again = f"pytest --cua-mode=record {shell_quoted(str(cassette.header['test']))}"
+                again = pytest_command("--cua-mode=record", test=str(cassette.header["test"]))
                 problems.append(f"{path}: recorded {age} days ago, and cua_max_age is {max_age} days: {again}")
             if (gone := retired(str(cassette.header["model"]))) is not None:
                 notes.append(f"{path}: recorded with {cassette.header['model']}, {gone}")
         except CassetteUnreadable as error:
             is_whole = False
             problems.append(str(error))
-    for kept in sorted(folder for path in root.rglob(FILE) for folder in [path.parent] if folder.name.startswith(".")):
-        notes.append(f"kept aside, not committed: {kept}")
+    notes += [f"kept aside, not committed: {kept}" for kept in all_kept_aside(root)]
     if is_whole and (screens := unused_screens(root)):
-        notes.append(f"{_counted(screens, 'picture')} that no cassette shows ({_size(screens)}): pytest-cua prune")
+        notes.append(f"{counted(screens, 'picture')} that no cassette shows ({_size(screens)}): {cua_command('prune')}")
     if all_cassettes(root):
         problems += _attributes(root / ".gitattributes")
     return problems, notes
@@ -558,7 +583,7 @@ def verify(root: Path, *, max_age: int | None = None) -> tuple[list[str], list[s
 
 def _attributes(path: Path) -> Iterator[str]:
     """What is wrong with what git is told."""
-    again = f"git checkout -- {path}, or record any test, which writes it"
+    again = f"git checkout -- {path_quoted(path)}, or record any test, which writes it"
     if not path.exists():
         yield f"{path} is missing, so git may convert line ends and merge recordings line by line: {again}"
     elif FILE not in path.read_text(encoding="utf-8", errors="replace"):
@@ -567,7 +592,6 @@ def _attributes(path: Path) -> Iterator[str]:
 
 def _problems(cassette: Cassette, root: Path, seen: dict[str, Path]) -> Iterator[str]:
     test = str(cassette.header.get("test"))
-    quoted = shell_quoted(test)
     if test in seen:
         yield f"{cassette.file}: {test} is recorded in {seen[test]} too: remove the folder that is not wanted"
     seen.setdefault(test, cassette.file)
@@ -575,29 +599,30 @@ def _problems(cassette: Cassette, root: Path, seen: dict[str, Path]) -> Iterator
     if cassette.folder != place:
         yield (
             f"{cassette.file}: it is of {test}, whose recording belongs into {place}: move the folder there, "
-            f"or if the test was renamed: pytest-cua move {quoted} NEW"
+            f"or if the test was renamed: {cua_command('move', shell_quoted(test), 'NEW')}"
         )
     for aside in (cassette.folder / RECORDING, cassette.folder / FAILED):
         if not (aside / FILE).exists() and ((aside / PAGE).exists() or (aside / HTTP).exists()):
-            yield f"{aside}: its swap was broken off by a kill; a replay finishes it: pytest {quoted}"
+            yield f"{aside}: its swap was broken off by a kill; a replay finishes it: {pytest_command(test=test)}"
             return
     yield from _beside(cassette)
     yield from _pictures_and_files(cassette)
     for hit in scan_folder(cassette.folder, allowed=(test,)):
-        yield f"a secret: {hit}: make it invalid, then record again: pytest --cua-mode=record {quoted}"
+        again = pytest_command("--cua-mode=record", test=test)
+        yield f"a secret: {hit}: make it invalid, then record again: {again}"
 
 
 def _beside(cassette: Cassette) -> Iterator[str]:
-    page = cassette.folder / PAGE
+    page, anew = cassette.folder / PAGE, cua_command("show", "--write", cassette.folder)
     try:
         check_beside(cassette)
     except CassetteUnreadable as error:
         yield str(error)
         return
     if not page.exists():
-        yield f"{page} is missing: pytest-cua show --write {shell_quoted(str(cassette.folder))}"
+        yield f"{page} is missing: {anew}"
     elif cassette.header.get("plugin") == version("pytest-cua") and page.read_bytes() != page_of(cassette):
-        yield f"{page} does not say what {FILE} says: pytest-cua show --write {shell_quoted(str(cassette.folder))}"
+        yield f"{page} does not say what {FILE} says: {anew}"
 
 
 def _pictures_and_files(cassette: Cassette) -> Iterator[str]:
@@ -615,13 +640,11 @@ def _pictures_and_files(cassette: Cassette) -> Iterator[str]:
                 yield str(error)
     for path in sorted((cassette.folder / FILES).glob("*")):
         if path.stem not in cassette.files():
-            yield f"{path} belongs to no line of {cassette.file}: rm {shell_quoted(str(path))}"
+            yield f"{path} belongs to no line of {cassette.file}: rm {path_quoted(path)}"
 
 
 def page_of(cassette: Cassette) -> bytes:
     """The page of a recording, as it is written."""
-    from pytest_cua.cassette.review import steps_markdown  # loads the SDK, which a run without us need not pay for
-
     return steps_markdown(cassette).encode("utf-8", "backslashreplace")
 
 
@@ -679,7 +702,7 @@ def migrate(path: Path, root: Path) -> list[tuple[Path, int]]:
             if number not in MIGRATIONS:
                 raise CassetteUnreadable(
                     f"{file} has format {number}, from which this version of pytest-cua cannot go on.",
-                    "record the test again: pytest --cua-mode=record TEST",
+                    f"record the test again: {pytest_command('--cua-mode=record')} TEST",
                 )
             lines = MIGRATIONS[number](lines)
         lines[0] = {**lines[0], "format": FORMAT}

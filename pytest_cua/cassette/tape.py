@@ -5,7 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import json
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -14,14 +15,23 @@ import anthropic
 from PIL import Image
 
 from pytest_cua import screens
-from pytest_cua.cassette.format import FORMAT, INLINE_TEXT, canonical, load
-from pytest_cua.cassette.packing import packed_action, packed_messages, packed_reply, packed_thread, shared_fields
-from pytest_cua.cassette.redact import environment_secrets, redact, redact_bytes, redact_text, scan_folder
+from pytest_cua.cassette.format import FILE, FORMAT, INLINE_TEXT, canonical, load, read_lines
+from pytest_cua.cassette.latch import Latch
+from pytest_cua.cassette.packing import (
+    event_data,
+    packed_action,
+    packed_messages,
+    packed_reply,
+    packed_thread,
+    shared_fields,
+)
+from pytest_cua.cassette.redact import redact, redact_bytes, redact_text, scan_folder
 from pytest_cua.cassette.review import steps_markdown
 from pytest_cua.cassette.store import HTTP, PAGE, CassetteWriter, digest_of
-from pytest_cua.cassette.wire import History, Reply, Request, Tee, decoded_bytes, decoded_picture, event_data
+from pytest_cua.cassette.wire import History, Reply, Request, decoded_bytes, decoded_picture
 from pytest_cua.desktop.masks import masks_of
-from pytest_cua.errors import SecretLeaked
+from pytest_cua.errors import CuaError, SecretLeaked
+from pytest_cua.secrets import KnownSecrets, made_in
 from pytest_cua.trace import Run
 
 _DELTAS = ("text", "thinking", "partial_json")
@@ -34,6 +44,7 @@ class Tape:
         writer: Where the lines go.
         header: The facts of this recording that are known from the start; `model_endpoint` is added by the first reply.
         run: The trace, for the totals.
+        latch: Keeps what goes wrong with the writing, which the code under test may swallow.
 
     Attributes:
         endpoint: "scripted", "anthropic" or "other: host", once a reply came; "none" before.
@@ -41,31 +52,58 @@ class Tape:
         size: How many bytes the new pictures take, once it is committed.
     """
 
-    def __init__(self, writer: CassetteWriter, *, header: Mapping[str, Any], run: Run) -> None:
+    def __init__(
+        self, writer: CassetteWriter, *, header: Mapping[str, Any], run: Run, latch: Latch | None = None
+    ) -> None:
         self.writer = writer
         self.run = run
+        self.latch = latch or Latch()
         self.endpoint = "none"
         self.step = 0
         self.size = 0
-        self.open_streams: list[Tee] = []
+        self.unanswered: dict[str, Any] = {}  # by call, the exchanges that have no reply yet, or not all of it
         self._header: dict[str, Any] | None = dict(header)
         self._waiting: list[dict[str, Any]] = []
         self._params: dict[str, str] = {}
         self._shared: dict[tuple[str, ...], tuple[str, dict[str, Any]]] = {}
         self._last_action: tuple[int, Mapping[str, Any]] = (0, {})
         self._observations = 0
-        self._secrets = environment_secrets()  # the variables of now, and every Secret, also of later
+        self._secrets = KnownSecrets()  # the variables of now, and every Secret, also of later
+        self._known = self._secrets.pairs()
         self._lock = threading.RLock()  # a thread of the test may look at the desktop while a step goes on
         self._keys: dict[int, str | None] = {}
         self._last_pixels: tuple[tuple[int, int], bytes] = ((0, 0), b"")
         self._last_key = ""
         self._counts = dict.fromkeys(("steps", "turns", "actions"), 0)
 
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One thread at a time, in the process that began; what goes wrong cannot be swallowed.
+
+        Raises:
+            BadArgument: This is another process, which the test has forked.
+            CassetteUnwritable: The disk is full, or the folder is gone.
+        """
+        self.latch.check_process("records")
+        with self._lock:
+            try:
+                yield
+            except CuaError as error:
+                raise self.latch.set(error) from None
+
+    def answered(self, call: str, exchange: Any) -> bool:
+        """An exchange has its reply; whether it still counts, which it does not once the test has ended."""
+        with self._lock:
+            if self.unanswered.get(call) is not exchange:
+                return False
+            del self.unanswered[call]
+            return True
+
     # ------------------------------------------------------------------ lines
 
     def write(self, line: Mapping[str, Any]) -> None:
         """Write one line, secrets taken out."""
-        with self._lock:
+        with self._writing():
             count = f"{line['type']}s"
             if count in self._counts:
                 self._counts[count] += 1
@@ -77,7 +115,7 @@ class Tape:
 
     def replied(self, endpoint: str) -> None:
         """Write what waited for the first reply, which shows whom the model was asked of."""
-        with self._lock:
+        with self._writing():
             if self._header is None:
                 return
             header, self._header = self._header, None
@@ -92,7 +130,7 @@ class Tape:
     @property
     def has_replies(self) -> bool:
         """Whether anything was answered yet."""
-        return self._header is None
+        return self._counts["turns"] > 0
 
     def turn(
         self,
@@ -115,7 +153,7 @@ class Tape:
             attempts: What was answered before and asked again.
             new: What `history` said of the request's messages, when it was asked before.
         """
-        with self._lock:
+        with self._writing():
             keep, messages = new if new is not None else history.new_messages(request.messages)
             params = dict(request.params)
             thread = params.pop("thread", None)  # differs with each turn, so it stays with the turn
@@ -168,7 +206,7 @@ class Tape:
 
     def action(self, step: int, turn: int, action: Mapping[str, Any], reply: Any) -> None:
         """Write one action of a step; `reply` is the body that holds its call."""
-        with self._lock:
+        with self._writing():
             before = self._last_action[1] if self._last_action[0] == step else None
             self._last_action = (step, action)
             packed = packed_action(action, reply, before)
@@ -185,7 +223,7 @@ class Tape:
 
     def picture(self, image: Image.Image, key: str | None = None) -> str:
         """Store a picture and return its key."""
-        with self._lock:
+        with self._writing():
             if key is None:
                 rgb = screens.load(image)
                 key = self._key_of(rgb.size, rgb.tobytes())
@@ -201,7 +239,8 @@ class Tape:
 
     def file(self, data: bytes) -> str:
         """Store bytes, secrets taken out, and return their key."""
-        return self.writer.add_file(redact_bytes(data, self._secrets))
+        with self._writing():
+            return self.writer.add_file(redact_bytes(data, self._secrets))
 
     def request_picture(self, data: str, media_type: str) -> str | None:
         """The key of a base64 picture in a request; None leaves what is no picture as it is."""
@@ -226,7 +265,7 @@ class Tape:
 
     def observation(self, kind: str, subject: str, desktop: str, value: Any) -> None:
         """Keep what the test looked at."""
-        with self._lock:
+        with self._writing():
             self._observations += 1
             self.write(
                 {
@@ -261,12 +300,13 @@ class Tape:
             SecretLeaked: Something in it is a secret although each line was looked through; nothing of it is kept.
             CassetteUnwritable: It cannot take its place.
         """
-        for stream in [*self.open_streams]:  # never read to their end
-            stream.finish()
+        for exchange in [*self.unanswered.values()]:
+            exchange.finish()
         if self._header is not None and not self._waiting:
             self.writer.keep_aside()
             return None
         self.replied("none")
+        self._take_out_late_secrets()
         so_far = load(self.writer.aside, partial=True)
         so_far.root, so_far.broken = self.writer.root, None
         self.writer.write_page(steps_markdown(so_far, usage=self.run.usage))
@@ -288,7 +328,33 @@ class Tape:
             "files": {name: digest for name, digest in beside.items() if digest is not None},
         }
 
+    def _take_out_late_secrets(self) -> None:
+        """What became a secret after lines were written, as a `Secret` that the test makes late: out of those too."""
+        if self._known == self._secrets.pairs():
+            return
+        header, *lines = read_lines(self.writer.aside / FILE, partial=True)
+        self.writer.rewrite([{**self._redacted(header), "test": header["test"]}, *map(self._redacted, lines)])
+
+    def _redacted(self, line: Mapping[str, Any]) -> dict[str, Any]:
+        line = redact(line, self._secrets)
+        reply = line.get("reply", {})
+        if "events" in reply:
+            return {**line, "reply": {**reply, "events": redact_events(reply["events"], self._secrets)}}
+        return dict(line)
+
     def _check_for_secrets(self) -> None:
+        """Look through everything that was written.
+
+        Raises:
+            SecretLeaked: There is a secret in it, or in the name of the test; the recording is removed.
+        """
+        row = str(self.run.test).partition("[")[2]
+        if (name := made_in(row)) is not None:
+            self.writer.destroy()
+            raise SecretLeaked(
+                f"The secret {name} stands in the name of the test, which names the folder of its recording.",
+                'give the row of parametrize a name of its own: pytest.param(..., id="a customer")',
+            )
         hits = scan_folder(self.writer.aside, self._secrets, allowed=(str(self.run.test),))
         if not hits:
             return

@@ -30,7 +30,7 @@ from pytest_cua.cassette.store import HTTP, CassetteWriter, cassette_folder
 from pytest_cua.cassette.tape import Tape, header_line
 from pytest_cua.cassette.vcr_files import Exchange, read_vcr
 from pytest_cua.cassette.wire import Events, Reply, Request, kept_headers, plain, reply_of, will_be_retried
-from pytest_cua.errors import BadArgument, CassetteUnreadable, shell_quoted
+from pytest_cua.errors import BadArgument, CassetteUnreadable, cua_command, shell_quoted
 from pytest_cua.network import MODEL_HOST
 from pytest_cua.trace import Run
 
@@ -106,7 +106,7 @@ def import_vcr(source: Path, *, root: Path, test: str, force: bool = False) -> I
     if (folder / FILE).exists() and not force:
         raise BadArgument(
             f"{test} has a cassette already: {folder / FILE}.",
-            f"replace it: pytest-cua import-vcr {source} --test {shell_quoted(test)} --force",
+            f"replace it: {cua_command('import-vcr', source, '--test', shell_quoted(test), '--force')}",
             "or give the recording to another test",
         )
     report = ImportReport(source, folder, test)

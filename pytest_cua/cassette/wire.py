@@ -206,16 +206,6 @@ class Events:
         self.found.append([waited, event.decode("utf-8", "surrogateescape")])
 
 
-def event_data(event: str) -> Any:
-    """The JSON object that an event carries, None when it carries none."""
-    lines = [line[5:].strip() for line in event.splitlines() if line.startswith("data:")]
-    try:
-        data = json.loads("\n".join(lines))
-    except ValueError:
-        return None
-    return data if isinstance(data, dict) else None
-
-
 def _end_of_event(data: bytes) -> int | None:
     """Where the first event ends: after the empty line that follows it."""
     ends = [(at, len(mark)) for mark in (b"\n\n", b"\r\n\r\n", b"\r\r") if (at := data.find(mark)) >= 0]
@@ -311,7 +301,6 @@ def response(
     turn: RecordedTurn,
     client: Any,
     *,
-    body: Any,
     over: Callable[[RecordedTurn], BaseException],
     content: bytes | None = None,
 ) -> Any:
@@ -321,7 +310,6 @@ def response(
         request: The request at hand.
         turn: The recorded one.
         client: The client that asked; an asynchronous one gets an asynchronous response.
-        body: The reply's body, with secrets put back.
         over: Gives what is raised when a stream is read beyond what was recorded of it.
         content: The body, when it is neither JSON nor text.
     """
@@ -334,11 +322,11 @@ def response(
         http = httpx2.Response(turn.status, headers=headers, stream=_Played(turn, over), request=sent)
     elif content is not None:
         http = httpx2.Response(turn.status, headers=headers, content=content, request=sent)
-    elif isinstance(body, str):
-        http = httpx2.Response(turn.status, headers=headers, text=body, request=sent)
+    elif isinstance(turn.body, str):
+        http = httpx2.Response(turn.status, headers=headers, text=turn.body, request=sent)
     else:
         headers.setdefault("content-type", "application/json")
-        http = httpx2.Response(turn.status, headers=headers, content=json.dumps(body).encode(), request=sent)
+        http = httpx2.Response(turn.status, headers=headers, content=json.dumps(turn.body).encode(), request=sent)
     kind: Any = AsyncAPIResponse if _is_async(client) else APIResponse
     return kind(
         raw=http,

@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn, TypeVar
 from pytest_cua.desktop import shell, trees
 from pytest_cua.desktop.channel import Channel, ChannelClosed
 from pytest_cua.desktop.waiting import wait_for, wait_readable
-from pytest_cua.errors import DesktopDied, MissingProgram, SetupError
+from pytest_cua.errors import DesktopDied, MissingProgram, SetupError, pytest_command
 
 T = TypeVar("T")
 
@@ -281,7 +281,7 @@ def _missing(program: str) -> MissingProgram:
         return MissingProgram(
             "Xvfb, the X server that a desktop runs on, is not installed.",
             "apt-get install xvfb",
-            "or replay without a desktop: pytest --cua-mode=offline",
+            f"or replay without a desktop: {pytest_command('--cua-mode=offline')}",
         )
     package = shell.PACKAGES.get(program, program)
     return MissingProgram(f"{program}, a part of the desktop, is not installed.", f"apt-get install {package}")

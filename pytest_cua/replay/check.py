@@ -16,11 +16,11 @@ from PIL import Image
 
 from pytest_cua import screens
 from pytest_cua.cassette.format import Cassette
+from pytest_cua.cassette.latch import Latch
 from pytest_cua.cassette.player import Player
-from pytest_cua.cassette.recorder import Latch
 from pytest_cua.cassette.redact import REDACTED
 from pytest_cua.desktop.masks import masks_of
-from pytest_cua.errors import BadArgument, ScreenDrift
+from pytest_cua.errors import BadArgument, CuaError, ScreenDrift
 from pytest_cua.tools.scaling import Scaling
 from pytest_cua.trace import Action
 
@@ -237,15 +237,13 @@ class ScreenCheck:
             )
         )
 
-    def _drift(
-        self, what: str, expected: Image.Image, actual: Image.Image, comparison: screens.Comparison
-    ) -> ScreenDrift:
+    def _drift(self, what: str, expected: Image.Image, actual: Image.Image, comparison: screens.Comparison) -> CuaError:
         self._artifacts.mkdir(parents=True, exist_ok=True)
         paths = {}
         for name, image in (("expected", expected), ("actual", actual), ("diff", comparison.diff_image())):
             paths[name] = self._artifacts / f"drift-{name}.png"
             image.save(paths[name])
-        return self.latch.set(  # type: ignore[return-value]
+        return self.latch.set(
             ScreenDrift(
                 f"{self.place}, {what}: within {self._timeout / 1000:g} s the screen did not become the "
                 f"recorded one. {comparison.summary} "

@@ -11,9 +11,11 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+from _pytest.assertion.rewrite import AssertionRewritingHook
 
 import pytest_cua
 
@@ -25,6 +27,9 @@ from desktop_support import alive, eventually, process_tree
 # imported twice is two classes: so everything is imported here, before.
 for _module in pkgutil.walk_packages(pytest_cua.__path__, "pytest_cua."):
     importlib.import_module(_module.name)
+importlib.import_module("hypothesis.internal.observability")  # its plugin does so at the end of every run
+
+_installed: dict[str, ModuleType] = {}  # what nested runs have imported of installed packages
 
 NOTE = """
 from pytest_cua import expect
@@ -62,7 +67,7 @@ def cua_client():
 
 
 class Watch:
-    """Notes the processes that a nested run has started."""
+    """Notes the processes that a nested run has started, and the packages it has imported."""
 
     def __init__(self) -> None:
         self._before = process_tree(os.getpid())
@@ -71,6 +76,22 @@ class Watch:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_makereport(self) -> None:
         self.started |= process_tree(os.getpid()) - self._before
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        for name, module in sys.modules.items():
+            spec = getattr(module, "__spec__", None)
+            is_installed = (getattr(spec, "origin", None) or "").startswith((sys.prefix, sys.base_prefix))
+            # what this run's rewriting of asserts has loaded keeps its configuration, and all of the run with that
+            if is_installed and not isinstance(spec.loader, AssertionRewritingHook):
+                _installed[name] = module
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Iterator[None]:
+    """Put back what pytester forgets: imported again by each run, much of a package stays in memory each time."""
+    yield
+    sys.modules.update({**_installed, **sys.modules})
 
 
 @dataclass

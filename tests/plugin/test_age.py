@@ -152,12 +152,16 @@ def test_a_model_that_goes_warns(aged: Aged, mode: str, monkeypatch: pytest.Monk
     model = load(aged.root / "test_it/test_it").header["model"]
     monkeypatch.setitem(DEPRECATED_MODELS, model, "January 5th, 2026")
     result = aged.project.run(f"--cua-mode={mode}")
-    result.assert_outcomes(passed=1, warnings=result.parseoutcomes()["warnings"])  # the SDK warns too
+    result.assert_outcomes(passed=1, warnings=2)  # and none of the SDK, which nobody asks
     assert result.stdout.str().count("CuaWarning: ") == 2  # of the test and of the flow
     assert (
         f"cassette.jsonl was recorded with {model}, which is not offered since 2026-01-05. "
-        f"record it again: pytest --cua-mode=record {TEST}"
+        f"record it again: pytest --cua-mode=record --cua-model=MODEL {TEST}"
     ) in result.stdout.str()
+    newer = aged.project.run(f"--cua-mode={mode}", "--cua-model=claude-opus-5").stdout.str()
+    assert f"record it again: pytest --cua-mode=record --cua-model=claude-opus-5 {TEST}" in newer
+    flow = f"rm -r {aged.root}/flows/test_it/look, then pytest --cua-record --cua-model=claude-opus-5 with a test"
+    assert f"record it again: {flow} that uses it" in newer
     monkeypatch.setitem(DEPRECATED_MODELS, model, "January 5th, 2199")
     assert "which is offered until 2199-01-05" in aged.project.run(f"--cua-mode={mode}").stdout.str()
 

@@ -20,7 +20,7 @@ from suite_support import make, tree
 
 from pytest_cua.cassette import suite
 from pytest_cua.cassette.format import load, read_lines
-from pytest_cua.cassette.store import cassette_folder
+from pytest_cua.cassette.store import GIT_ATTRIBUTES, cassette_folder
 from pytest_cua.cli import main
 
 PAGES = """
@@ -447,6 +447,17 @@ def test_git_shows_a_new_recording_in_words(root: Path, git: Any) -> None:
     assert "GIT binary patch" not in git("log", "-p", "--stat")
 
 
+def test_what_git_calls_loads_nothing_that_it_does_not_need(root: Path) -> None:
+    folder = make(root, "a.py::a", "Open the file", says="It is open.", picture="red", turns=[("Ask", "Answer")])
+    script = "import sys; from pytest_cua.cli import main; main(['show', sys.argv[1]]); print(sorted(sys.modules))"
+    command = [sys.executable, "-c", script, str(folder / "cassette.jsonl")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    *page, modules = done.stdout.splitlines()
+    assert "> It is open." in page
+    heavy = ("anthropic", "httpx2", "vcr", "pydantic", "yaml", "PIL", "numpy", "pytest", "_pytest")
+    assert [name for name in heavy if f"'{name}'" in modules] == []
+
+
 def test_git_never_merges_two_recordings_line_by_line(root: Path, git: Any) -> None:
     folder = root / "a/a"
     sides = {}
@@ -519,6 +530,16 @@ def test_what_a_user_wrote_in_gitattributes_stays(root: Path) -> None:
     ]
 
 
+def test_what_a_user_wrote_in_gitattributes_stays_in_whatever_encoding(root: Path) -> None:
+    root.mkdir()
+    written = "# Prüfbilder\n*.png filter=lfs".encode("latin-1")
+    (root / ".gitattributes").write_bytes(written)
+    for _ in range(2):
+        make(root, "a.py::a", "Open the file")
+    assert (root / ".gitattributes").read_bytes() == written + b"\n" + GIT_ATTRIBUTES.encode()
+    assert main(["verify"]) == 0
+
+
 # ------------------------------------------------------------------ verify
 
 
@@ -552,6 +573,43 @@ def test_verify_in_a_folder_without_recordings_says_so(root: Path, capsys: Any) 
     root.mkdir()
     assert main(["verify"]) == 0
     assert capsys.readouterr().out == "0 recordings, no problems\n"
+
+
+def test_folders_of_cassettes_in_one_another_are_checked_each_by_itself(root: Path, capsys: Any) -> None:
+    make(root, "a.py::a", "Open it", picture="red")
+    inner = root / "slow"
+    made = make(inner, "a.py::a", "Open it slowly", picture="blue", passed=True)
+    make(inner / "own", "b.py::b", "Open it", picture="lime")
+    make(inner, "a.py::a", "Once more", passed=False)
+    assert main(["verify"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert out.splitlines() == [
+        f"{root}: 1 recording, no problems",
+        f"kept aside, not committed: {made / '.failed'}",
+        f"{inner}: 1 recording, no problems",
+        f"{inner / 'own'}: 1 recording, no problems",
+        f"folders of cassettes that lie in {root}, and were checked each by itself: {inner}, {inner / 'own'}",
+    ]
+    assert main(["verify", "--cassettes", str(inner / "own")]) == 0
+    assert capsys.readouterr().out == "1 recording, no problems\n"
+    (made / "steps.md").write_text("other")
+    assert main(["verify"]) == 1
+    out, err = capsys.readouterr()
+    assert f"{inner}: 1 recording, 1 problem\n" in out
+    assert err.startswith(f"{made / 'steps.md'}, the page for reviewers ")
+
+
+def test_a_folder_of_cassettes_in_another_is_not_pruned_with_it(root: Path, capsys: Any) -> None:
+    make(root, "a.py::a", "Open it", picture="red")
+    inner = root / "slow/deep"
+    make(inner, "b.py::b", "Open it", picture="blue")
+    (inner / "tests/test_b/test_b/baselines").mkdir(parents=True)
+    (inner / "tests/test_b/test_b/baselines/whole.png").write_bytes(b"picture")
+    before = tree(inner)
+    assert main(["prune"]) == 0
+    assert "removed 1 recording and" in capsys.readouterr().out
+    assert tree(inner) == before
 
 
 # ------------------------------------------------------------------ migrate, versions

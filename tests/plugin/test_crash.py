@@ -10,6 +10,7 @@ from typing import Any
 
 from desktop_support import Process, alive, eventually, process_tree
 
+from pytest_cua.cli import main
 from pytest_cua.desktop import trees
 
 LOOK = """
@@ -82,6 +83,46 @@ def test_an_interrupted_recording_is_kept_aside_and_leaves_nothing(project: Any)
     assert not (folder / ".recording").exists()
     assert not (folder / "cassette.jsonl").exists()
     assert len(before - desktops()) >= 1  # its own went
+    assert f"kept aside (the run was interrupted): {folder / '.failed'}\n" in output
+    assert (
+        f"  It ends inside step 1, so it can be read (pytest-cua show {folder / '.failed'}), not replayed.\n" in output
+    )
+
+
+FLOW = """
+@pytest_cua.flow
+def look(cua):
+    cua.do("Look at all of it")
+"""
+STEPS = """
+cua.do("Look at the screen")
+cua.desktop.file("a.txt").write("x")
+expect(cua.desktop.file("a.txt")).to_have_text("x")
+"""
+
+
+def test_a_run_that_ends_itself_says_where_its_recordings_are_and_how_they_are_adopted(project: Any) -> None:
+    project.steps(f"look(cua)\n{STEPS}pytest.exit('enough')", head=FLOW)
+    output = project.record().stdout.str()
+    kept = {
+        "flows/test_it.py::look": project.folder("look", "flows/test_it"),
+        "test_it.py::test_it": project.folder("test_it", "test_it"),
+    }
+    for of, folder in kept.items():
+        told = (
+            f"kept aside (the run was interrupted): {folder / '.failed'}\n  hint: if only the test was wrong, adopt it:"
+        )
+        assert f"{told} pytest-cua accept {of}\n" in output
+        assert main(["accept", of]) == 0
+    project.steps(f"look(cua)\n{STEPS}", head=FLOW)
+    project.run("--cua-mode=offline").assert_outcomes(passed=1)
+    assert "interrupted" not in project.record().stdout.str()
+
+
+def test_a_run_that_ends_itself_in_a_fixture_after_the_test_says_so_too(project: Any) -> None:
+    project.steps(STEPS, head="@pytest.fixture(autouse=True)\ndef end(cua):\n    yield\n    pytest.exit('enough')\n")
+    output = project.record().stdout.str()
+    assert f"kept aside (the run was interrupted): {project.folder('test_it', 'test_it') / '.failed'}\n" in output
 
 
 def test_two_recordings_of_one_test_at_once(project: Any) -> None:

@@ -223,3 +223,73 @@ def test_what_is_no_flow_is_told(body: str, message: str) -> None:
 
     with pytest.raises(pytest_cua.BadArgument, match=message):
         exec(body, {"pytest_cua": pytest_cua})
+
+
+BROKEN = '''
+import pytest_cua, os
+
+@pytest_cua.flow
+def try_it(cua):
+    """Try it."""
+    cua.do("Look one")
+    if os.environ.get("BREAKS"):
+        raise ValueError("half way")
+    cua.do("Look two")
+    if os.environ.get("RAISES"):
+        raise ValueError("at the end")
+'''
+
+
+def broken(shop: Any) -> None:
+    shop.write(shop_flows=BROKEN)
+    (shop.path / "test_shop.py").unlink(missing_ok=True)
+    body = """
+try:
+    shop_flows.try_it(cua)
+except ValueError:
+    pass
+cua.desktop.file("a").write("x")
+assert cua.desktop.file("a").read_text() == "x"
+"""
+    shop.steps(body, head="import shop_flows")
+
+
+def test_a_flow_that_breaks_off_in_a_replay_is_noticed_although_the_test_goes_on(
+    shop: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken(shop)
+    shop.record().assert_outcomes(passed=1)
+    shop.run().assert_outcomes(passed=1)
+    monkeypatch.setenv("BREAKS", "1")
+    for mode in ("replay", "offline"):
+        result = shop.run(f"--cua-mode={mode}")
+        result.assert_outcomes(failed=1)
+        result.stdout.fnmatch_lines(["*flow try_it*ended after step 1*goes on with 'Look two'*"])
+
+
+def test_a_flow_that_raises_has_asked_all_the_same(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken(shop)
+    monkeypatch.setenv("RAISES", "1")
+    shop.record().assert_outcomes(passed=1)
+    for mode in ("replay", "offline"):
+        shop.run(f"--cua-mode={mode}").assert_outcomes(passed=1)
+
+
+def test_a_flow_of_expects_alone_may_be_used_twice(shop: Any) -> None:
+    shop.write(
+        shop_flows='''
+import pytest_cua
+from pytest_cua import expect
+
+@pytest_cua.flow
+def check(cua):
+    """Check."""
+    expect(cua.desktop.file("a")).to_have_text("x")
+'''
+    )
+    (shop.path / "test_shop.py").unlink()
+    body = 'cua.desktop.file("a").write("x")\nshop_flows.check(cua)\ncua.do("Look")\nshop_flows.check(cua)\n'
+    shop.steps(body, head="import shop_flows")
+    shop.record().assert_outcomes(passed=1)
+    for mode in ("replay", "offline"):
+        shop.run(f"--cua-mode={mode}").assert_outcomes(passed=1)

@@ -111,6 +111,9 @@ def test_what_is_taken_over_must_still_fit(project: Any) -> None:
     result = project.record("--cua-from-step=3")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*likely: a sentence was edited*"])
+    opened = re.search(r"CassetteMismatch: (\S+cassette\.jsonl): step 1 ", result.stdout.str())
+    assert opened is not None
+    assert Path(opened[1]).read_bytes() == before
     assert asked(project) == []
     # and the screen is checked as in a replay
     project.steps(BODY.replace('write("")', 'write("something else")'))
@@ -140,6 +143,37 @@ def test_a_step_that_cannot_be_gone_on_from(project: Any, arguments: tuple[str, 
     code, output = project.output(*arguments)
     assert code != 0
     assert message in output
+
+
+def test_what_a_killed_run_left_is_named_where_it_was_put(project: Any) -> None:
+    project.script(SCRIPT)
+    project.steps(BODY)
+    project.record().assert_outcomes(passed=1)
+    folder = project.folder("test_it", "test_it")
+    (folder / ".recording").mkdir()
+    (folder / "cassette.jsonl").rename(folder / ".recording/cassette.jsonl")
+    project.steps(BODY.replace("save A", "save Q"))
+    result = project.record("--cua-from-step=3")
+    result.assert_outcomes(failed=1)
+    assert f"CassetteMismatch: {folder}/.failed/cassette.jsonl: step 1 " in result.stdout.str()
+    assert (folder / ".failed/cassette.jsonl").exists()
+
+
+def test_a_picture_that_a_message_names_can_be_opened(project: Any) -> None:
+    project.script(
+        SCRIPT.replace(
+            "    yield use", '    if request.sentence[-1] == "C":\n        yield error(400, "", "")\n    yield use', 1
+        )
+    )
+    project.steps(BODY)
+    project.record().assert_outcomes(failed=1)
+    project.steps(BODY.replace('write("")', 'write("something else")'))
+    result = project.record("--cua-from-step=3", "-o", "cua_drift_timeout=500")
+    result.assert_outcomes(failed=1)
+    shown = re.search(r"ScreenDrift(?:.*\n)*?.*recorded: (\S+\.webp)", result.stdout.str())
+    assert shown is not None
+    assert Path(shown[1]).is_relative_to(project.folder("test_it", "test_it") / ".failed")
+    assert Path(shown[1]).exists()
 
 
 UNITTEST = """

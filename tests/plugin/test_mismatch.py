@@ -169,3 +169,69 @@ def test_a_mismatch_that_the_test_swallows_fails_it_all_the_same(
     result = project.run("--cua-mode=offline")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["*CassetteMismatch: *turns not played*"])
+
+
+@pytest.mark.parametrize("mode", ["replay", "offline"])
+def test_an_expected_failure_is_one_of_the_application(project: Any, mode: str) -> None:
+    head = "@pytest.mark.xfail(reason='known'{more})"
+    body = (
+        "def test_it(cua):\n    cua.do('Look')\n    cua.desktop.file('a').write('x')\n"
+        "    assert cua.desktop.file('a').read_text() == {now!r}\n"
+    )
+
+    def written(now: str = "x", more: str = "", sentence: str = "Look") -> None:
+        text = f"import pytest, pytest_cua\n{head.format(more=more)}\n{body.format(now=now)}"
+        project.write(test_it=text.replace("'Look'", repr(sentence)))
+
+    (project.path / "test_note.py").unlink()
+    written()
+    result = project.run(f"--cua-mode={mode}")
+    result.assert_outcomes(errors=1)  # nothing was recorded, so nothing is known of the application
+    project.write(test_it=f"import pytest\n{body.format(now='x')}")
+    project.record().assert_outcomes(passed=1)
+    written(now="y")
+    project.run(f"--cua-mode={mode}").assert_outcomes(xfailed=1)
+    written(sentence="Look again")
+    result = project.run(f"--cua-mode={mode}")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*CassetteMismatch*", "*xfail does not cover this*"])
+    written(sentence="Look again", more=", raises=pytest_cua.CassetteMismatch")
+    project.run(f"--cua-mode={mode}").assert_outcomes(xfailed=1)
+
+
+def test_a_step_that_breaks_off_and_is_caught_fails_the_test(project: Any) -> None:
+    project.script("SCRIPT = {'': add_line}")
+    body = """
+cua.desktop.launch("xterm")
+try:
+    cua.do("Type {line}", params={"line": "a"}, max_turns=MOST)
+except pytest_cua.StepFailed:
+    pass
+cua.desktop.file("a").write("x")
+assert cua.desktop.file("a").read_text() == "x"
+"""
+    project.steps(body.replace("MOST", "9"))
+    project.record().assert_outcomes(passed=1)
+    project.steps(body.replace("MOST", "1"))
+    result = project.run("--cua-mode=offline")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*broke off 2 turns before its recorded end*"])
+
+
+def test_a_step_after_the_end_of_the_fixture_is_refused(project: Any) -> None:
+    text = """
+class TestIt:
+    def test_it(self, cua):
+        self.cua = cua
+        cua.do("Look")
+        cua.desktop.file("a").write("x")
+        assert cua.desktop.file("a").read_text() == "x"
+
+    def teardown_method(self):
+        self.cua.do("Close it")
+"""
+    project.write(test_it=text)
+    (project.path / "test_note.py").unlink()
+    result = project.record()
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*`cua` of *has ended*", "*hint: give what is to be done after the test*"])

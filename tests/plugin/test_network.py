@@ -459,3 +459,24 @@ def test_a_record_mode_of_vcr_config_has_no_effect_and_is_told(recorded: Any) ->
     result.assert_outcomes(passed=1)
     line = "vcr_config: record_mode='new_episodes' has no effect; --cua-mode says it, in its words record-missing*"
     result.stdout.fnmatch_lines([line])
+
+
+def test_a_forked_process_that_asks_a_recorded_host_is_told_while_recording(
+    project: Any, proxy: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTEST_CUA_HTTP_RECORDED", "api.example.com")
+    forked = """
+import os
+child = os.fork()
+if child == 0:
+    try:
+        fetch()
+    finally:
+        os._exit(0)
+os.waitpid(child, 0)
+"""
+    with_more(project, forked)
+    result = project.record()
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*In a process that the test forked: *asks GET http://api.example.com*"])
+    assert proxy.asked == []

@@ -148,7 +148,7 @@ class Page(http.server.BaseHTTPRequestHandler):
         self.send_header("Link", "</list?token=" + os.environ["DB_TOKEN"] + ">")
         self.send_header("ETag", "as it is too")
         self.end_headers()
-        self.wfile.write(b"welcome")
+        self.wfile.write(b"welcome, " + os.environ["DB_TOKEN"].encode())
 
     def log_message(self, *args):
         pass
@@ -181,6 +181,7 @@ def test_no_secret_of_a_header_is_written(project: Any, monkeypatch: pytest.Monk
         reply = urllib.request.urlopen(urllib.request.Request(f"{url}?token={token}", headers=headers))
         assert reply.status == 200
         assert reply.headers["ETag"] == "as it is too"
+        assert reply.read().decode() == f"welcome, {token}"
         cua.do("Look")
         assert cua.desktop.windows() == []
         """,
@@ -190,7 +191,7 @@ def test_no_secret_of_a_header_is_written(project: Any, monkeypatch: pytest.Monk
     project.record().assert_outcomes(passed=1)
     kept = (project.folder("test_it", "test_it") / "http.yaml").read_text()
     assert SECRET not in kept
-    assert kept.count("[redacted DB_TOKEN]") == 2  # in the address that was asked, and in the link of the answer
+    assert kept.count("[redacted DB_TOKEN]") == 3  # in the address that was asked, in the link, and in the answer
     assert "of-nobody" not in kept
     assert "as it is too\n" in kept
     assert ("as it is\n" in kept) is not bool(config)

@@ -55,6 +55,7 @@ GONE = [
     "tests/test_left.py::test_left",  # the file is gone
 ]
 FLOWS = {"flows/pages.py::log_in": True, "flows/pages.py::log_out": False}  # whether a test uses it
+FILES = {"tests/test_a.py": A, "tests/sub/test_b.py": B, "other/test_c.py": C}
 PICTURES = ["unused: 1 picture that no cassette shows"]
 
 
@@ -86,9 +87,12 @@ class Suite:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
+    def run(self, *arguments: str) -> pytest.RunResult:
+        return self.pytester.runpytest_inprocess("-p", "no:rerunfailures", *arguments)  # as `Project.run`
+
     def unused(self, *arguments: str) -> list[str]:
         """What a run says is unused: ids of tests and flows, and the line about pictures without its size."""
-        self.last = self.pytester.runpytest_inprocess(*arguments)
+        self.last = self.run(*arguments)
         return self.named(self.last.stdout.str())
 
     @staticmethod
@@ -109,7 +113,7 @@ def suite(pytester: pytest.Pytester, cassettes: Path, monkeypatch: pytest.Monkey
     monkeypatch.delenv("CI", raising=False)
     made = Suite(pytester, capsys)
     pytester.makepyprojecttoml('[tool.pytest]\naddopts = ["--import-mode=importlib"]\nmarkers = ["slow: takes long"]\n')
-    for file, text in {"tests/test_a.py": A, "tests/sub/test_b.py": B, "other/test_c.py": C}.items():
+    for file, text in FILES.items():
         made.write(file, text)
     shutil.copytree(cassettes, made.root)
     return made
@@ -443,6 +447,8 @@ def test_baselines_of_a_test_without_a_cassette_go_with_it(suite: Suite) -> None
         shutil.rmtree(folder)
         (folder / "baselines").mkdir(parents=True)
         (folder / "baselines/whole.png").write_bytes(b"picture")
+    for file, text in FILES.items():  # what was not run says nothing of its baselines
+        suite.write(file, f"{text}\nimport pytest\npytestmark = pytest.mark.skip\n")
     assert "tests/test_a.py::test_desktop_only" in suite.unused()
     assert "tests/test_a.py::test_desktop_only" not in suite.unused("other")
     assert suite.command("prune")[0] == 0
@@ -529,3 +535,145 @@ def test_a_hint_works_in_the_folder_in_which_pytest_was_started(suite: Suite, mo
         "moved other/test_c.py::test_lost to other/test_c.py::test_found\n",
         "",
     )
+
+
+# ------------------------------------------------------------------ baselines that a test does not compare any more
+
+COMPARES = """
+import pytest
+from PIL import Image
+from pytest_cua import expect
+from pytest_cua.assertions.baselines import ScreenshotCheck
+from pytest_cua.fixtures import TEST
+
+@pytest.fixture
+def compare(_cua_test):
+    def look(name):  # as `to_have_screenshot` does, without a desktop
+        options = {"areas": (), "exclude": (), "tolerance": "perceptual", "max_distance": None}
+        check = ScreenshotCheck(_cua_test.context, "1", name, **options)
+        image = Image.new("RGB", (64, 64))
+        check.settle((image, check.compare(image)))
+    return look
+
+@pytest.mark.parametrize("row", ["x", "y"])
+def test_rows(compare, row):
+    compare("whole")
+    if row == "x":
+        compare("part")
+
+def test_bare(compare):
+    compare("whole")
+
+@pytest.mark.skipif(MODE == "skip", reason="not today")
+def test_other(compare):
+    compare("whole")
+    assert MODE != "fail"
+"""
+
+
+class Seeing:
+    """A project whose tests compare baselines."""
+
+    def __init__(self, suite: Suite) -> None:
+        self.suite = suite
+        shutil.rmtree(suite.root)
+        for folder in ("tests", "other"):
+            shutil.rmtree(suite.path / folder)
+        self.write()
+        suite.run("--cua-update=missing").assert_outcomes(passed=4)
+
+    def write(self, text: str = COMPARES, mode: str = "") -> None:
+        self.suite.write("test_see.py", f"MODE = {mode!r}\n{text}")
+
+    def unused(self, *arguments: str) -> list[str]:
+        """What a run says is unused: the baselines, each as folder and name."""
+        self.suite.last = self.suite.run(*arguments)
+        return self.named(self.suite.last.stdout.str())
+
+    @staticmethod
+    def named(text: str) -> list[str]:
+        return re.findall(r"^unused: cassettes/(\S+)\.png \(", text, re.MULTILINE)
+
+    def baselines(self) -> list[str]:
+        root = self.suite.root
+        return sorted(path.relative_to(root).as_posix() for path in root.rglob("baselines/*"))
+
+
+@pytest.fixture
+def seeing(suite: Suite) -> Seeing:
+    return Seeing(suite)
+
+
+def pair(test: str, name: str) -> set[str]:
+    return {f"{folder_of(test)}/baselines/{name}.{ending}" for ending in ("png", "json")}
+
+
+def folder_of(test: str) -> str:
+    return cassette_folder(Path(), f"test_see.py::{test}").as_posix()
+
+
+def test_a_baseline_that_a_passing_test_does_not_compare_is_unused(seeing: Seeing) -> None:
+    assert seeing.unused() == []
+    assert not (seeing.suite.root / ".unseen").exists()
+    before = seeing.baselines()
+    seeing.write(
+        COMPARES.replace('row == "x"', "False").replace('bare(compare):\n    compare("whole")', "bare():\n    pass")
+    )
+    gone = [f"{folder_of('test_bare')}/baselines/whole", f"{folder_of('test_rows[x]')}/baselines/part"]
+    assert seeing.unused() == gone
+    text = seeing.suite.last.stdout.str()
+    assert "part.png (test_see.py::test_rows[x] passes without it, " in text
+    assert "remove what is unused: pytest-cua prune\n" in text
+    assert seeing.unused("-n2") == gone
+    code, out, err = seeing.suite.command("prune", "--dry-run")
+    assert (code, seeing.named(out), err) == (0, gone, "")
+    assert seeing.baselines() == before
+    code, out, _ = seeing.suite.command("prune")
+    assert code == 0
+    assert out.endswith("removed 0 recordings, 2 baselines and the pictures that no other shows\n")
+    assert set(before) - set(seeing.baselines()) == pair("test_bare", "whole") | pair("test_rows[x]", "part")
+    assert not (seeing.suite.root / folder_of("test_bare")).exists()
+    assert seeing.suite.command("prune")[1] == "nothing is unused\n"
+    assert seeing.unused() == []
+    assert not (seeing.suite.root / ".unseen").exists()
+
+
+@pytest.mark.parametrize("mode", ["fail", "skip"])
+def test_a_test_that_did_not_pass_says_nothing_of_its_baselines(seeing: Seeing, mode: str) -> None:
+    seeing.write(COMPARES.replace('other(compare):\n    compare("whole")', "other():\n    pass"), mode)
+    assert seeing.unused() == []
+    assert seeing.suite.last.parseoutcomes()["failed" if mode == "fail" else "skipped"] == 1
+    assert seeing.suite.command("prune")[1] == "nothing is unused\n"
+
+
+def test_a_run_of_some_tests_says_nothing_of_baselines(seeing: Seeing) -> None:
+    seeing.write(COMPARES.replace('    compare("whole")', "    pass"))
+    for arguments in (("-k", "bare"), ("test_see.py::test_bare",)):
+        assert seeing.unused(*arguments) == []
+    assert seeing.unused("--cua-unused=off") == []
+    assert seeing.suite.command("prune")[1] == "nothing is unused\n"
+    assert len(seeing.unused()) == 4
+
+
+def test_prune_leaves_a_baseline_whose_test_was_edited_since_or_that_is_another_picture(seeing: Seeing) -> None:
+    seeing.write(COMPARES.replace('row == "x"', "False"))
+    assert len(seeing.unused()) == 1
+    before = seeing.baselines()
+    seeing.write()
+    assert seeing.suite.command("prune")[1] == "nothing is unused\n"
+    seeing.write(COMPARES.replace('row == "x"', "False"))
+    picture = seeing.suite.root / folder_of("test_rows[x]") / "baselines/part.png"
+    picture.write_bytes(picture.read_bytes() + b"0")
+    assert seeing.suite.command("prune")[1] == "nothing is unused\n"
+    assert seeing.baselines() == before
+
+
+def test_what_was_noted_stays_until_its_test_runs_again(seeing: Seeing) -> None:
+    seeing.write(COMPARES.replace('row == "x"', "False"))
+    (gone,) = seeing.unused()
+    seeing.suite.write("other/test_c.py", C)
+    assert seeing.unused("other") == []
+    assert seeing.named(seeing.suite.command("prune", "--dry-run")[1]) == [gone]
+    shutil.copytree(seeing.suite.root, seeing.suite.path / "kept")
+    (seeing.suite.root / ".unseen/baselines.json").write_text("[")
+    assert seeing.suite.command("prune")[1] == "nothing is unused\n"

@@ -778,3 +778,29 @@ def test_the_page_for_reviewers_takes_any_text(tmp_path: Path) -> None:
     page = (tape.writer.folder / PAGE).read_text()
     assert "a\\ud800b &lt;script>" in page
     load_cassette(tmp_path, TEST)
+
+
+def test_a_disk_that_is_full_is_remembered_whoever_swallows_it(tmp_path: Path) -> None:
+    tape = tape_of(tmp_path)
+    tape.replied("scripted")
+    with Path("/dev/full").open("wb") as full:
+        tape.writer._stream.close()
+        tape.writer._stream = full
+        with pytest.raises(CassetteUnwritable, match="No space left"):
+            tape.write({"type": "step", "step": 1})
+        assert isinstance(tape.latch.error, CassetteUnwritable)
+        with pytest.raises(OSError, match="No space"):
+            full.close()
+
+
+def test_what_a_killed_run_left_is_looked_through_before_it_is_adopted(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = write_whole(tmp_path, text="with correct-horse-battery in it").keep_aside()
+    assert kept is not None
+    monkeypatch.setenv("SHOP_TOKEN", "correct-horse-battery")
+    with pytest.raises(SecretLeaked, match="SHOP_TOKEN") as caught:
+        adopt(folder, tmp_path)
+    assert "correct-horse" not in str(caught.value)
+    assert not kept.exists()
+    assert load(folder).steps[0].sentence == "hello"

@@ -257,19 +257,19 @@ def test_a_reply_that_was_continued_is_not_continued_twice(lanes: Lanes) -> None
 
 def test_the_attempts_of_one_call_are_one_turn(lanes: Lanes) -> None:
     placed = lanes.place(asked(user("a")), "key-1")
-    again = lanes.place(asked(user("a")), "key-1")
+    again = lanes.place(asked(user("a")), "key-1", again=True)
     assert placed[3] and not again[3]
     assert again[:3] == placed[:3]
     lanes.done("key-1")
-    assert lanes.place(asked(user("a")), "key-1")[0] is not placed[0]
+    assert lanes.place(asked(user("a")), "key-1", again=True)[0] is not placed[0]
 
 
 def test_a_call_underway_does_not_take_part_of_another(lanes: Lanes) -> None:
     first = lanes.place(asked(user("a")), "key-1")[0]
     second = lanes.place(asked(user("a")), "key-2")[0]
     assert first is not second
-    assert lanes.place(asked(user("a")), "key-2")[0] is second
-    assert lanes.place(asked(user("a")), "key-1")[0] is first
+    assert lanes.place(asked(user("a")), "key-2", again=True)[0] is second
+    assert lanes.place(asked(user("a")), "key-1", again=True)[0] is first
 
 
 # ------------------------------------------------------------------ in any order

@@ -52,6 +52,9 @@ SAME = [
     ("[::1]:80", "[::1]:44321", "[::1]:<port>"),
     ("pid 4711 ended", "pid 31 ended", "pid <pid> ended"),
     ("process id: 12", "process id: 3456", "process id: <pid>"),
+    ("Started server process [12]", "Started server process [345]", "Started server process [<pid>]"),
+    ("process 12 exited", "process 345 exited", "process <pid> exited"),
+    ("killed process 12.", "killed process 345.", "killed process <pid>."),
 ]
 
 
@@ -76,6 +79,8 @@ APART = [
     ("scale 1:100", "scale 1:200"),
     ("10.0.0.5:8080", "10.0.0.5:9090"),
     ("the process 12", "the method 12"),
+    ("process 12 orders", "process 13 orders"),
+    ("please process 40 invoices", "please process 41 invoices"),
     ("May", "June"),
     ("1/2 cup", "3/4 cup"),
     ("msg_1", "msg_2"),  # too short for an id: a name of somebody's own

@@ -8,6 +8,7 @@ import gzip
 import http.server
 import importlib.util
 import json
+import logging
 import shutil
 import socket
 import subprocess
@@ -22,7 +23,7 @@ import httpx2
 import pytest
 
 from pytest_cua.cassette.http import FILE, HttpRecording, asking_model
-from pytest_cua.cassette.recorder import Latch
+from pytest_cua.cassette.latch import Latch
 from pytest_cua.cassette.store import digest_of
 from pytest_cua.errors import CassetteMismatch, NeedsApplication, UndeclaredRequest
 from pytest_cua.network import Guard, Hosts, is_this_machine, split_place
@@ -483,6 +484,22 @@ def test_a_recorded_host_is_answered_from_the_recording(server: Any, tmp_path: P
 
 
 @pytest.mark.parametrize("ask", CLIENTS)
+def test_no_secret_of_an_address_stands_in_what_vcrpy_logs(
+    server: Any, tmp_path: Path, ask: Any, caplog: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_TOKEN", "correct-horse-battery")
+    url = "http://api.example.com/plain?token=correct-horse-battery"
+    caplog.set_level(logging.DEBUG)
+    for mode in ("record", "replay"):
+        with Http(mode, tmp_path, recorded=["api.example.com"]):
+            ask(server.url, url, {})
+    lines = [record.getMessage() for record in caplog.records if record.name.startswith("vcr")]
+    assert any("/plain?token=[redacted SHOP_TOKEN]" in line for line in lines)
+    assert [line for line in lines if "correct-horse" in line or "headers" in line] == []
+    assert [name for name in ("vcr", "vcr.cassette", "vcr.stubs") if logging.getLogger(name).filters] == []
+
+
+@pytest.mark.parametrize("ask", CLIENTS)
 def test_a_live_host_and_this_machine_are_asked_live(server: Any, tmp_path: Path, ask: Any) -> None:
     places = ["http://shop.test/a", f"{server.url}/a"]
     for mode in ("record", "replay"):
@@ -720,7 +737,7 @@ def test_what_is_packed_is_looked_through_for_secrets(
     assert "horse" not in (tmp_path / FILE).read_text()
     with Http("replay", tmp_path, recorded=["127.0.0.1"]):
         headers, text = by_urllib(server.url, f"{server.url}/correct-horse/packed", {})
-    assert text.endswith("/[redacted SHOP_TOKEN]/packed")
+    assert text.endswith("/correct-horse/packed")  # put back
     assert headers["content-length"] == str(len(text))
 
 

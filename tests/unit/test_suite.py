@@ -175,7 +175,7 @@ DAMAGES: list[tuple[Callable[[Path], Path], str, str]] = [
     ),
     (no_file, "cannot be read: No such file", "hint: restore it from version control"),
     (other_file, "is not the content that was recorded", "hint: restore it from version control: git checkout -- "),
-    (stray_file, "belongs to no line of {folder}/cassette.jsonl: rm '{folder}/files/it'\\''s.bin'", ""),
+    (stray_file, "belongs to no line of {folder}/cassette.jsonl: rm '{folder}/files/it'\"'\"'s.bin'", ""),
     (edited_http, "was edited, or is of another recording", "hint: restore it: git checkout -- {folder}/http.yaml"),
     (no_http, "is missing", "hint: restore it: git checkout -- {folder}/http.yaml"),
     (http_pointer, "is a pointer of Git LFS", "hint: fetch the files: git lfs install && git lfs pull"),
@@ -385,6 +385,17 @@ def test_a_test_is_known_by_its_sentences_when_the_old_one_is_gone(root: Path, t
     assert renamed_from(root, root.parent, test) == old
     (root.parent / "tests/test_a.py").write_text(f"{SOURCE}\ndef test_a(): pass\ndef test_b(): pass\n")
     assert renamed_from(root, root.parent, test) is None
+
+
+def test_a_renamed_test_is_known_where_no_picture_was_ever_taken(root: Path, capsys: Any) -> None:
+    shutil.rmtree(root)
+    make(root, TEST, "Open it", "Save it")
+    shutil.rmtree(root / "screens")  # git keeps no empty folder
+    (root.parent / "tests").mkdir()
+    (root.parent / "tests/test_a.py").write_text(SOURCE)
+    assert main(["show", "tests/test_a.py::test_new"]) == 1
+    told = capsys.readouterr().err
+    assert f"its steps are those of {TEST}: pytest-cua move {TEST} tests/test_a.py::test_new\n" in told
 
 
 def test_of_several_rows_none_is_guessed(root: Path) -> None:

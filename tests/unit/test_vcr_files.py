@@ -28,8 +28,8 @@ from vcr.serializers import jsonserializer
 
 from pytest_cua.cassette.format import Cassette, load
 from pytest_cua.cassette.lanes import Lanes
+from pytest_cua.cassette.latch import Latch
 from pytest_cua.cassette.player import ClientPlayer, Player
-from pytest_cua.cassette.recorder import Latch
 from pytest_cua.cassette.store import CassetteWriter, load_cassette
 from pytest_cua.cassette.tape import Tape, header_line
 from pytest_cua.cassette.vcr_export import export_vcr
