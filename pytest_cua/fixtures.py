@@ -100,6 +100,7 @@ def cua(request: pytest.FixtureRequest, _cua_test: TestState) -> Iterator[Cua]:
     )
     client = request.getfixturevalue("cua_client") if state.recording else None
     desktop = request.getfixturevalue("desktop")
+    state.add_tools(request.config.hook.pytest_cua_tools(item=request.node))
     state.open_http(client, _vcr_config(request))
     state.goes_on = _goes_on(request) or state.recorded_after_the_test
     made = state.make_cua(desktop, client, request.getfixturevalue("cua_confirm"))

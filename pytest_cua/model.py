@@ -7,6 +7,7 @@ platform.claude.com as of November 2026, and `anthropic.types.model` of SDK 2.14
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -16,8 +17,8 @@ import anthropic
 
 from pytest_cua.errors import BadArgument
 from pytest_cua.trace import Usage
+from pytest_cua.versions import TOOLSET, VERSIONS
 
-TOOLSET = "computer_toolset_20260801"
 ADAPTIVE: Mapping[str, Any] = MappingProxyType({"type": "adaptive", "display": "summarized"})
 REPLAY_KEY = "replay-needs-no-key"
 
@@ -43,7 +44,7 @@ class ModelInfo:
     usd_out: float | None = None
 
 
-_OLD = "computer_20251124"
+_OLD, _OLDER = "computer_20251124", "computer_20250124"
 MODELS: Mapping[str, ModelInfo] = MappingProxyType(
     {
         "claude-opus-5-5": ModelInfo(),
@@ -61,26 +62,44 @@ MODELS: Mapping[str, ModelInfo] = MappingProxyType(
         "claude-opus-4-7": ModelInfo(computer_tools=(_OLD,)),
         "claude-opus-4-6": ModelInfo(computer_tools=(_OLD,), long_edge=1568, image_tokens=1568),
         "claude-sonnet-4-6": ModelInfo(computer_tools=(_OLD,), long_edge=1568, image_tokens=1568),
-        "claude-haiku-4-5": ModelInfo(computer_tools=("computer_20250124",), long_edge=1568, image_tokens=1568),
+        # these think only with a budget, which a test does not need
+        "claude-opus-4-5": ModelInfo(computer_tools=(_OLD,), thinking=None, long_edge=1568, image_tokens=1568),
+        "claude-haiku-4-5": ModelInfo(computer_tools=(_OLDER,), thinking=None, long_edge=1568, image_tokens=1568),
+        "claude-sonnet-4-5": ModelInfo(computer_tools=(_OLDER,), thinking=None, long_edge=1568, image_tokens=1568),
+        # retired on the Claude API; for those who are served it elsewhere
+        "claude-3-5-sonnet": ModelInfo(
+            computer_tools=("computer_20241022",),
+            thinking=None,
+            max_tokens=8192,
+            long_edge=1568,
+            image_tokens=1568,
+        ),
     }
 )
 UNKNOWN_MODEL = ModelInfo(thinking=None)
 
 
 def model_info(model: str) -> ModelInfo:
-    """What the model accepts; one that is not in the table is taken for a current one.
+    """What the model accepts; a dated name is that of its model, and one that is not in the table a current one."""
+    undated = re.sub(r"-\d{8}$", "", model)
+    return MODELS.get(model) or MODELS.get(undated) or UNKNOWN_MODEL
+
+
+def computer_version(model: str, asked: str = "auto") -> str:
+    """The version of the computer tool that a model is given.
+
+    Args:
+        model: The model.
+        asked: "auto" for the newest that it takes; else the version, whatever the table says.
 
     Raises:
-        BadArgument: The model takes only computer tools that this version does not drive.
+        BadArgument: There is no such version.
     """
-    info = MODELS.get(model, UNKNOWN_MODEL)
-    if TOOLSET not in info.computer_tools:
-        usable = ", ".join(name for name, row in MODELS.items() if TOOLSET in row.computer_tools)
-        raise BadArgument(
-            f"The model {model!r} takes only {', '.join(info.computer_tools)}; pytest-cua drives {TOOLSET}.",
-            f"set cua_model to one of: {usable}",
-        )
-    return info
+    if asked == "auto":
+        return model_info(model).computer_tools[0]
+    if asked not in VERSIONS:
+        raise BadArgument(f"{asked!r} is no version of the computer tool: use auto, {', '.join(VERSIONS)}.")
+    return asked
 
 
 def usage_of(message: Any, model: str) -> Usage:
@@ -88,7 +107,7 @@ def usage_of(message: Any, model: str) -> Usage:
     usage = message.usage
     read = getattr(usage, "cache_read_input_tokens", None) or 0
     created = getattr(usage, "cache_creation_input_tokens", None) or 0
-    info = MODELS.get(model, UNKNOWN_MODEL)
+    info = model_info(model)
     cost = None
     if info.usd_in is not None and info.usd_out is not None:
         # cached input is read at a tenth of the price and written at five quarters of it (prompt caching, 5 minutes)

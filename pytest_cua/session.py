@@ -12,7 +12,7 @@ import tempfile
 import textwrap
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -234,6 +234,8 @@ class TestState:
     _make_client: Callable[[], Any] | None = None
     _normalize: Any = None
     _flows: dict[str, FlowRecording] = field(default_factory=dict)
+    _partners: dict[tuple[str, int], Any] = field(default_factory=dict)
+    _tools: list[Any] = field(default_factory=list)
     _lanes: Any = None
     _client_player: Any = None
     _scope: ExitStack = field(default_factory=ExitStack)
@@ -347,6 +349,34 @@ class TestState:
         desktop.browser = self._counted(desktop.browser)
         return desktop
 
+    def add_tools(self, more: Iterable[Sequence[Any]]) -> None:
+        """Take the tools of the hook, and after them those of the settings, each once.
+
+        Raises:
+            BadArgument: One is no tool.
+        """
+        from pytest_cua.agent.toolbox import check_tool
+
+        for tool in [*(tool for tools in more for tool in tools), *self.settings.tools]:
+            check_tool(tool)
+            if tool not in self._tools:
+                self._tools.append(tool)
+
+    def partner(self, name: str, desktop: Any) -> Any:
+        """The session that bash, or the editor, goes on with on a desktop; None on a recorded one.
+
+        Args:
+            name: "bash" or "editor".
+            desktop: Where.
+        """
+        if not desktop.is_live:
+            return None
+        if (name, id(desktop)) not in self._partners:
+            from pytest_cua.tools.partners import session_of
+
+            self._partners[name, id(desktop)] = session_of(name, desktop)
+        return self._partners[name, id(desktop)]
+
     def _counted(self, browser: Callable[..., Any]) -> Callable[..., Any]:
         """`Desktop.browser`, whose page the test reads without us: it is counted as given."""
 
@@ -388,7 +418,9 @@ class TestState:
             decks=[deck],
             names=lanes.names,
             open_flow=functools.partial(self._open_flow, desktop),
+            partner=self.partner,
             confirm=confirm,
+            tools=self._tools,
         )
         self._scope.enter_context(recorded_clients(middleware, replaying=not self.recording))
         return self.cua
@@ -401,14 +433,15 @@ class TestState:
         from pytest_cua.cassette.clients import with_middleware
         from pytest_cua.cassette.recorder import Recorder
         from pytest_cua.cassette.tape import Tape, header_line
-        from pytest_cua.model import TOOLSET
+        from pytest_cua.model import computer_version
         from pytest_cua.trace import Run
 
         model = source.header["model"] if source else self.settings.model
+        version = source.header["tools"][0] if source else computer_version(model, self.settings.computer_tool)
         header = header_line(
             test=name,
             model=model,
-            tools=[TOOLSET],
+            tools=[version, *map(_tool_name, self._tools)],
             prompt_digest=prompt_digest(),
             display={"width": desktop.size[0], "height": desktop.size[1]},
             environment=environment_of(desktop, self.settings),
@@ -418,7 +451,7 @@ class TestState:
         player = self._player(source) if source else None
         keeper = Recorder(tape, source=player, from_step=self.settings.from_step if source else 1)
         threads = _threads_of(source) if source else self.settings.threads
-        return Deck(keeper, with_middleware(client, keeper), model, threads, run, flow=flow)
+        return Deck(keeper, with_middleware(client, keeper), model, threads, version, run, flow=flow)
 
     def _replaying_deck(self, player: Any, desktop: Any, *, flow: str = "") -> Deck:
         from pytest_cua.agent.cua import Deck
@@ -430,7 +463,8 @@ class TestState:
         self._check_display(cassette, desktop)
         run = Run(test=cassette.header["test"], mode=self.settings.mode)
         client = with_middleware(replay_client(), player)
-        return Deck(player, client, cassette.header["model"], _threads_of(cassette), run, flow=flow)
+        model, version = cassette.header["model"], cassette.header["tools"][0]
+        return Deck(player, client, model, _threads_of(cassette), version, run, flow=flow)
 
     # ------------------------------------------------------------------ flows
 
@@ -704,9 +738,12 @@ class TestState:
     def close_desktops(self) -> None:
         """End every desktop of the test."""
         desktops, self.desktops = self.desktops, []
+        sessions, self._partners = self._partners, {}
         with ExitStack() as stack:  # each is closed, whatever the others say
             for desktop in desktops:
                 stack.callback(desktop.close)
+            for session in sessions.values():  # before their desktops
+                stack.callback(session.close)
 
     def close(self) -> None:
         """Forget the test; a recording that passed waits for `end`.
@@ -848,6 +885,10 @@ class FlowRecording:
 
     tape: Any = None
     cassette: Any = None
+
+
+def _tool_name(tool: Any) -> str:
+    return str(getattr(tool, "name", tool))
 
 
 def _threads_of(cassette: Any) -> bool:

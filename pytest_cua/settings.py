@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from pytest_cua.errors import set_cassettes
+from pytest_cua.versions import PARTNERS, VERSIONS
 
 MODES = ("replay", "offline", "record", "record-missing")
 LIVE_MODES = ("record", "record-missing")  # may ask a model
@@ -46,6 +47,8 @@ class Settings:
     unused: str = "report"
     max_age: tuple[int, str] | None = None
     model: str = "claude-sonnet-5-5"
+    computer_tool: str = "auto"
+    tools: tuple[Any, ...] = ()
     cassette_dir: Path = Path("cassettes")
     artifacts_dir: Path = Path("cua-artifacts")
     size: tuple[int, int] = (1280, 800)
@@ -89,6 +92,9 @@ HELP: Mapping[str, str] = {
     "unused": "what a complete run does about recordings that no test uses: report (default), fail or off",
     "max_age": "the age from which a replay warns of a recording, such as 90d; `90d fail` makes the test fail",
     "model": "the Claude model that records (default claude-sonnet-5-5)",
+    "computer_tool": "version of the computer tool that records: auto (default, what the model takes), or one of "
+    f"{', '.join(VERSIONS)}",
+    "tools": "what Claude may use besides the computer: bash, editor; the marker takes the SDK's function tools too",
     "cassette_dir": "folder of the recordings, relative to the root (default cassettes)",
     "artifacts_dir": "folder for the pictures of failures, relative to the root (default cua-artifacts)",
     "size": "size of the desktops in pixels (default 1280x800)",
@@ -163,6 +169,15 @@ def _headers(text: str) -> tuple[str, ...]:
     return names
 
 
+def _tools(text: str) -> tuple[str, ...]:
+    for name in text.split():
+        if name not in PARTNERS:
+            raise ValueError(
+                f"{name!r} is no tool: it is one of {', '.join(PARTNERS)}, or in the marker a function tool"
+            )
+    return tuple(text.split())
+
+
 def _amount(text: str) -> float:
     try:
         value = float(text)
@@ -223,6 +238,8 @@ PARSE: Mapping[str, Callable[[str], Any]] = {
     "unused": _one_of("report", "fail", "off"),
     "max_age": _age,
     "model": str,
+    "computer_tool": _one_of("auto", *VERSIONS),
+    "tools": _tools,
     "cassette_dir": Path,
     "artifacts_dir": Path,
     "size": _size,
@@ -273,7 +290,7 @@ def _ini_type(name: str) -> Any:
 
     pytest takes two types for one name from 9.2 on; before, numbers must be text there.
     """
-    if PARSE[name] in (_boxes, _hosts, _headers):
+    if PARSE[name] in (_boxes, _hosts, _headers, _tools):
         return "linelist"
     native: dict[Any, Any] = {_integer: int, _count: int, _amount: float, _boolean: bool}
     kind = native.get(PARSE[name])
@@ -402,6 +419,10 @@ def _marker_value(item: pytest.Item, name: str, value: Any) -> Any:
         value = "\n".join(",".join(map(str, box)) for box in value)
     if PARSE[name] in (_hosts, _headers) and not isinstance(value, str):
         value = " ".join(value)
+    if name == "tools" and not isinstance(value, str):
+        words = " ".join(tool for tool in value if isinstance(tool, str))
+        _parsed(name, words, f"{item.nodeid}: @pytest.mark.cua(tools=...)")
+        return tuple(value)  # functions are looked at when the first step is given them
     if name == "home":
         return item.config.rootpath / value
     return _parsed(name, str(value), f"{item.nodeid}: @pytest.mark.cua({name}=...)")

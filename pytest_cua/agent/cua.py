@@ -16,6 +16,7 @@ from pytest_cua.agent.budget import Budget, Clock
 from pytest_cua.agent.loop import Conversation, run_conversation
 from pytest_cua.agent.outcome import Opinion, StepResult
 from pytest_cua.agent.prompt import opening
+from pytest_cua.agent.toolbox import Toolbox, toolbox
 from pytest_cua.cassette.latch import Latch
 from pytest_cua.cassette.match import Names
 from pytest_cua.cassette.player import Player
@@ -24,7 +25,9 @@ from pytest_cua.errors import BadArgument, CassetteMismatch, CuaError
 from pytest_cua.model import model_info
 from pytest_cua.replay.check import NoCheck, ScreenCheck, recorded_masks
 from pytest_cua.secrets import Secret
-from pytest_cua.tools.computer import Computer, RecordedComputer, placeholders, suggestion, with_single_braces
+from pytest_cua.tools.around import Live, Recorded
+from pytest_cua.tools.computer import placeholders, suggestion, with_single_braces
+from pytest_cua.tools.plain import Calls
 from pytest_cua.tools.scaling import Scaling, sent_size
 from pytest_cua.trace import Action, Run, Step, Turn, Usage
 
@@ -50,6 +53,7 @@ class Deck:
         client: The client of the steps, with the keeper as its middleware.
         model: Its model.
         threads: Whether the API holds the conversation between turns.
+        version: Of the computer tool.
         run: The steps of this recording alone.
         flow: The name of the flow; "" for the test's own.
         earlier: What was done before, in words, as the next step's conversation opens with it.
@@ -60,6 +64,7 @@ class Deck:
     client: anthropic.Anthropic
     model: str
     threads: bool
+    version: str
     run: Run
     flow: str = ""
     earlier: list[str] = field(default_factory=list)
@@ -79,6 +84,8 @@ class Cua:
         desktop: The desktop on which steps run unless told otherwise.
         client: A client for the code under test: what it asks is recorded, and answered from the recording.
         is_live: Whether a model is asked in this run.
+        tools: What Claude may use besides the computer: "bash", "editor", and functions that the SDK's `@beta_tool`
+            made tools of. Those of the marker and of the hook `pytest_cua_tools` are in it; a test may add more.
     """
 
     test: str
@@ -91,8 +98,10 @@ class Cua:
     context: TestContext
     decks: list[Deck]
     open_flow: Callable[[Flow], Deck]
+    partner: Callable[[str, Any], Any]
     names: Names
     confirm: Callable[[Any], bool] | None = None
+    tools: list[Any] = field(default_factory=list)
     has_flow_replies: bool = False  # whether anything was answered in a flow
     broken_off: list[Deck] = field(default_factory=list, repr=False)  # replayed flows that raised
     _ended: bool = field(default=False, repr=False)
@@ -157,12 +166,12 @@ class Cua:
         where = desktop or self.desktop
         self.names.add({name: value for name, value in values.items() if isinstance(value, str)})
         entry = self._new_step(step, where)
-        toolset = self._toolset(where, values)
+        box = self._toolbox(where, values)
         blocks = opening(with_single_braces(step), earlier=self._deck.earlier, params=values)
-        self._converse(entry, where, blocks, toolset, max_turns=max_turns, timeout=timeout)
+        self._converse(entry, where, blocks, box, max_turns=max_turns, timeout=timeout)
         if entry.outcome == "done":
             self._deck.earlier.append(with_single_braces(step))
-        return StepResult(entry, tuple(toolset.pictures))
+        return StepResult(entry, tuple(box.pictures))
 
     def judge(self, statement: str, *, desktop: Desktop | RecordedDesktop | None = None) -> Opinion:
         """Ask the model whether a statement holds on the screen: an opinion, recorded and labelled so.
@@ -265,7 +274,7 @@ class Cua:
         entry: Step,
         where: Any,
         blocks: list[dict[str, Any]],
-        toolset: Any,
+        box: Toolbox | None,
         *,
         max_turns: int | None = None,
         timeout: int | None = None,
@@ -280,7 +289,9 @@ class Cua:
             model=deck.model,
             blocks=blocks,
             step=entry,
-            toolset=toolset,
+            tools=box.tools if box is not None else (),
+            calls=box.calls if box is not None else Calls(),
+            betas=box.betas if box is not None else (),
             threads=deck.threads,
             max_turns=max_turns or self.settings.max_turns,
             clock=Clock(timeout or self.settings.step_timeout),
@@ -342,28 +353,30 @@ class Cua:
             self._turn.actions.append(action)
         self._keeper.action(action)
 
-    def _toolset(self, where: Desktop | RecordedDesktop, values: Mapping[str, str | Secret]) -> Any:
+    def _toolbox(self, where: Desktop | RecordedDesktop, values: Mapping[str, str | Secret]) -> Toolbox:
+        return toolbox(
+            self._around(where, values),
+            self._scaling(where),
+            version=self._deck.version,
+            more=self.tools,
+            partners=lambda name: self.partner(name, where),
+            confirm=self.confirm,
+        )
+
+    def _around(self, where: Desktop | RecordedDesktop, values: Mapping[str, str | Secret]) -> Live | Recorded:
         if not where.is_live:
             assert self._player is not None
-            return RecordedComputer(
+            return Recorded(
                 recorded=self._player.recorded_action,
                 screen=self._player.screen,
                 file=self._player.picture_file,
                 missing=self._missing_action,
                 listener=self,
-                confirm=self.confirm,
             )
         desktop: Any = where
         self._check = self._screen_check(desktop)
-        return Computer(
-            desktop,
-            listener=self,
-            check=self._check or NoCheck(desktop),
-            confirm=self.confirm,
-            scaling=self._scaling(desktop),
-            params=values,
-            quiet=self.settings.quiet,
-        )
+        check = self._check or NoCheck(desktop)
+        return Live(desktop, listener=self, check=check, params=values, quiet=self.settings.quiet)
 
     def _scaling(self, desktop: Any) -> Scaling:
         info = model_info(self._deck.model)

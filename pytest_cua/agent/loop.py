@@ -23,7 +23,8 @@ from pytest_cua.agent.prompt import JUDGE_PROMPT, NUDGE, SYSTEM_PROMPT
 from pytest_cua.cassette.recorder import SCRIPTED_HEADER
 from pytest_cua.errors import Blocked, CuaError, ModelRefused, StepFailed, pytest_command
 from pytest_cua.model import model_info, usage_of
-from pytest_cua.tools.computer import Abort
+from pytest_cua.tools.around import Abort
+from pytest_cua.tools.plain import Calls
 from pytest_cua.trace import Action, Step, Turn
 
 log = logging.getLogger("pytest_cua.steps")
@@ -59,7 +60,9 @@ class Conversation:
         client: With the recorder's or the player's middleware.
         model: The model's name.
         blocks: The content of the first user message.
-        toolset: The computer toolset; None for a judgement.
+        tools: What Claude may use, apart from the tool that ends the conversation; none for a judgement.
+        calls: Told of each reply's calls, for tools that are not told which call they answer.
+        betas: Beta headers that the tools need.
         threads: Whether the API holds the conversation between turns.
         max_turns: Most replies.
         on_turn: Called with each reply's turn before its tools run.
@@ -70,7 +73,9 @@ class Conversation:
     model: str
     blocks: Sequence[Mapping[str, Any]]
     step: Step
-    toolset: Any
+    tools: Sequence[Any]
+    calls: Calls
+    betas: Sequence[str]
     threads: bool
     max_turns: int
     clock: Clock
@@ -123,7 +128,8 @@ class Conversation:
             max_tokens=info.max_tokens,
             system=SYSTEM_PROMPT if self.step.kind == "do" else JUDGE_PROMPT,
             messages=messages,
-            tools=[*([self.toolset] if self.toolset is not None else []), ending_tool],
+            tools=[*self.tools, ending_tool],
+            betas=list(self.betas) or omit,
             thinking=dict(info.thinking) if info.thinking else omit,
             cache_control={"type": "ephemeral"},
             max_iterations=self.max_turns - len(self.step.turns),  # a call that could end the step may be refused
@@ -153,6 +159,7 @@ class Conversation:
         )
         self.step.turns.append(turn)
         self._calls = sum(1 for block in message.content if block.type == "tool_use")
+        self.calls.begin(message.content)
         if self.is_live:
             self.budget.pay(turn.usage)
         self.on_turn(turn)

@@ -104,6 +104,7 @@ MODELS: Mapping[str, ModelRules] = {
     "claude-opus-4-5": _OLD,
     "claude-haiku-4-5": _OLDER,
     "claude-sonnet-4-5": ModelRules(computers=frozenset({"computer_20250124"}), tier=STANDARD),
+    "claude-3-5-sonnet": ModelRules(computers=frozenset({"computer_20241022"}), tier=STANDARD, max_images=100),
 }
 
 

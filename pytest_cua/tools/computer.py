@@ -5,17 +5,13 @@ The SDK parses and checks what Claude sends, asks `confirm`, and renders results
 
 from __future__ import annotations
 
-import base64
 import difflib
-import logging
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from threading import Event
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any
 
-from anthropic.tools import ToolError, ToolsetUsageError
 from anthropic.tools.computer import (
     BetaAbstractComputerToolset20260801,
     BetaComputerCursorPositionResult,
@@ -24,18 +20,14 @@ from anthropic.tools.computer import (
 )
 from PIL import Image
 
-from pytest_cua import screens
-from pytest_cua.cassette.redact import environment_secrets, redact_text
-from pytest_cua.desktop.masks import masks_of
-from pytest_cua.errors import BadArgument, CuaError
+from pytest_cua.errors import BadArgument
 from pytest_cua.secrets import Secret
+from pytest_cua.tools.around import LOOKS, Check, Listener, Live, Recorded, guarded
 from pytest_cua.tools.scaling import Scaling
 from pytest_cua.trace import Action
 
 if TYPE_CHECKING:
     from pytest_cua.desktop.desktop import Desktop
-
-log = logging.getLogger("pytest_cua.actions")
 
 MAX_SECONDS = 300  # `wait` and `hold_key`, as documented for the toolset
 MAX_REPEAT = 100
@@ -55,56 +47,6 @@ MODIFIERS = {
 _BRACES = re.compile(r"\{\{([^\W\d]\w*)\}\}|\{([^\W\d]\w*)\}")  # {{literal}} or {placeholder}
 
 
-class Abort(ToolsetUsageError):
-    """Carries an error of ours through the SDK, which would turn any other into a tool result for Claude."""
-
-    def __init__(self, error: CuaError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-class Listener(Protocol):
-    """Who hears of actions: trace and cassette."""
-
-    def picture(self, image: Image.Image, key: str | None = None) -> str:
-        """A frame; gives its key."""
-        ...
-
-    def sent(self, data: str, key: str) -> None:
-        """A picture, as base64, that Claude is about to be sent; the key that `picture` gave."""
-        ...
-
-    def action(self, action: Action) -> None:
-        """An action that is done."""
-        ...
-
-
-class Check(Protocol):
-    """What is asked around each action; `pytest_cua.replay.check` has both kinds."""
-
-    def before(self, action: Action) -> Image.Image:
-        """Called before the action; gives the frame it meets."""
-        ...
-
-    def after(self, action: Action) -> None:
-        """Called after the action, with its result filled in."""
-        ...
-
-
-class SilentListener:
-    """For executors that are used by hand: nobody listens."""
-
-    def picture(self, image: Image.Image, key: str | None = None) -> str:
-        """The key of the picture."""
-        return key or screens.content_key(image)
-
-    def sent(self, data: str, key: str) -> None:
-        """Nothing."""
-
-    def action(self, action: Action) -> None:
-        """Nothing."""
-
-
 class Computer(BetaAbstractComputerToolset20260801):
     """The computer toolset on a live desktop.
 
@@ -116,6 +58,8 @@ class Computer(BetaAbstractComputerToolset20260801):
         scaling: From screenshot to screen; None sends screenshots as they are.
         params: Values that `type` puts in place of `{name}`.
         quiet: Milliseconds without a changed pixel after which the screen is still.
+        live: What happens around each action, where several tools share it; replaces `listener`, `check`, `params` and
+            `quiet`.
 
     Raises:
         SetupError: The environment variable of a `Secret` is not set.
@@ -131,19 +75,18 @@ class Computer(BetaAbstractComputerToolset20260801):
         scaling: Scaling | None = None,
         params: Mapping[str, str | Secret] | None = None,
         quiet: int = 150,
+        live: Live | None = None,
     ) -> None:
         super().__init__(confirm=guarded(confirm))
         self.desktop = desktop
-        self.pictures: list[Callable[[], Image.Image]] = []  # gives what Claude was shown
-        self._listener = listener or SilentListener()
-        self._check = check
-        self._scaling = scaling or Scaling(desktop.size, desktop.size)
-        self._params = {
-            name: value.value if isinstance(value, Secret) else value for name, value in (params or {}).items()
-        }
-        self._quiet = quiet
-        self._frame: Image.Image | None = None  # the frame that the current action met
+        self.live = live or Live(desktop, listener=listener, check=check, params=params, quiet=quiet)
+        self.scaling = scaling or Scaling(desktop.size, desktop.size)
         self._action: Action | None = None  # the current action
+
+    @property
+    def pictures(self) -> list[Callable[[], Image.Image]]:
+        """Give what Claude was shown, in order."""
+        return self.live.pictures
 
     # ------------------------------------------------------------------ around every action
 
@@ -156,96 +99,63 @@ class Computer(BetaAbstractComputerToolset20260801):
             name=name,
             input=dict(call.input) if call else input.to_dict(),
         )
-        started = time.monotonic()
+
+        def work() -> Any:
+            self._action = action
+            result = super(Computer, self).execute(context, name, input)
+            if isinstance(result, BetaComputerCursorPositionResult):
+                action.text = f"X={result.x},Y={result.y}"
+            elif isinstance(result, str):
+                action.text = result
+            return result
+
+        return self.live.act(action, work)
+
+    def member(self, action: Action, input: Any) -> str:
+        """Do one action that is under way already, for a tool that has these actions under another name.
+
+        Args:
+            action: Its name is that of a member.
+            input: Has an attribute for each field of the member.
+
+        Returns:
+            The text of its result; of a picture, its PNG in base64.
+        """
         self._action = action
-        try:
-            self._before(action)
-            result = self._run(context, action, input)
-            action.duration_ms = round((time.monotonic() - started) * 1000, 1)
-            self._after(action)
-        except CuaError as error:
-            raise Abort(error) from None
-        except Exception as error:  # a fault of ours must not become a tool result that Claude works around
-            raise Abort(CuaError(f"{action.words()} failed inside pytest-cua: {error!r}")) from error
-        if isinstance(result, ToolError):
-            raise result
-        return result
-
-    def _before(self, action: Action) -> None:
-        self._frame = self._check.before(action) if self._check else self.desktop.capture()
-        action.before = self._listener.picture(self._frame)
-        action.masked = _boxes(masks_of(self._frame))
-
-    def _run(self, context: BetaToolsetCallContext, action: Action, input: Any) -> Any:
-        """The result of the action, or the `ToolError` that Claude is to read."""
-        try:
-            result = super().execute(context, action.name, input)  # type: ignore[arg-type]
-        except (BadArgument, ToolError) as error:
-            action.is_error = True
-            action.text = error.message if isinstance(error, BadArgument) else str(error)
-            return ToolError(str(error))
+        result = getattr(self, action.name)(None, input)
         if isinstance(result, BetaComputerCursorPositionResult):
-            action.text = f"X={result.x},Y={result.y}"
-        elif isinstance(result, str):
-            action.text = result
-        return result
-
-    def _after(self, action: Action) -> None:
-        if action.name in ("screenshot", "zoom", "cursor_position") or action.is_error:
-            action.after = action.before
-        else:
-            still = self.desktop.wait_until_still(quiet=self._quiet)
-            action.still_ms = round(still.waited_ms, 1)
-            frame = self.desktop.capture()
-            action.after = self._listener.picture(frame)
-            action.masked = _boxes([*action.masked, *masks_of(frame)])
-        action.pointer = self.desktop.pointer.position()
-        windows = self.desktop.read_windows()
-        action.windows = [{"title": self._named(w.title), "program": w.program, "box": list(w.box)} for w in windows]
-        action.focus = next((self._named(w.title) for w in windows if w.focused), None)
-        if self._check:
-            self._check.after(action)
-        self._listener.action(action)
-        _log(action)
-
-    def _named(self, text: str) -> str:
-        """The text with the values of parameters put back to their names."""
-        names = {value: name for name, value in self._params.items() if len(value) > 2}  # shorter ones occur by chance
-        if not names:
-            return text
-        longest_first = sorted(names, key=len, reverse=True)
-        return re.sub("|".join(map(re.escape, longest_first)), lambda found: f"{{{names[found[0]]}}}", text)
+            return f"X={result.x},Y={result.y}"
+        return str(result.data) if isinstance(result, BetaScreenshotResult) else str(result or "")
 
     # ------------------------------------------------------------------ looking
 
     def screenshot(self, context: BetaToolsetCallContext, input: Any) -> BetaScreenshotResult:
         """The whole screen, in the size the model's tier takes."""
-        assert self._frame is not None
-        assert self._action is not None
-        if self._scaling.is_identity:
-            return self._picture(self._frame, self._action.before)
-        return self._picture(self._frame.resize(self._scaling.sent, Image.Resampling.LANCZOS))
+        return self._picture(*self.shown())
+
+    def shown(self) -> tuple[Image.Image, str | None]:
+        """The screen as it is at the action at hand, in the size that is sent, and its key where it is known."""
+        frame, action = self.live.frame, self._action
+        assert frame is not None
+        if self.scaling.is_identity:
+            return frame, action.before if action is not None and action.name in LOOKS else None
+        return frame.resize(self.scaling.sent, Image.Resampling.LANCZOS), None
 
     def zoom(self, context: BetaToolsetCallContext, input: Any) -> BetaScreenshotResult:
         """A region, cropped from the native frame and enlarged to fill the size of a screenshot."""
-        assert self._frame is not None
-        part = self._frame.crop(self._scaling.region_to_screen(input.region))
-        factor = min(self._scaling.sent[0] / part.width, self._scaling.sent[1] / part.height)
+        assert self.live.frame is not None
+        part = self.live.frame.crop(self.scaling.region_to_screen(input.region))
+        factor = min(self.scaling.sent[0] / part.width, self.scaling.sent[1] / part.height)
         size = max(1, int(part.width * factor)), max(1, int(part.height * factor))
         return self._picture(part.resize(size, Image.Resampling.LANCZOS))
 
     def _picture(self, image: Image.Image, key: str | None = None) -> BetaScreenshotResult:
         assert self._action is not None
-        self._action.screen = self._listener.picture(image, key)
-        png = screens.to_png(image)
-        self.pictures.append(partial(screens.decode, png, "a screenshot"))
-        data = base64.b64encode(png).decode()
-        self._listener.sent(data, self._action.screen)
-        return BetaScreenshotResult(data=data, media_type="image/png")
+        return BetaScreenshotResult(data=self.live.picture(self._action, image, key), media_type="image/png")
 
     def cursor_position(self, context: BetaToolsetCallContext, input: Any) -> BetaComputerCursorPositionResult:
         """Where the pointer is, in pixels of the screenshot."""
-        x, y = self._scaling.to_sent(self.desktop.pointer.position())
+        x, y = self.scaling.to_sent(self.desktop.pointer.position())
         return BetaComputerCursorPositionResult(x=x, y=y)
 
     # ------------------------------------------------------------------ mouse
@@ -253,7 +163,7 @@ class Computer(BetaAbstractComputerToolset20260801):
     def _point(self, coordinate: list[int] | None, what: str = "coordinate") -> tuple[int, int]:
         if coordinate is None:
             return self.desktop.pointer.position()
-        return self._scaling.to_screen(coordinate, what=what)
+        return self.scaling.to_screen(coordinate, what=what)
 
     def _click(self, input: Any, *, button: int = 1, count: int = 1) -> None:
         x, y = self._point(input.coordinate)
@@ -318,7 +228,7 @@ class Computer(BetaAbstractComputerToolset20260801):
                 f"The text is {len(input.text)} characters long; at most {MAX_TEXT} can be typed at once."
             )
         # where the step has none, braces are braces
-        self.desktop.keyboard.type(filled(input.text, self._params) if self._params else input.text)
+        self.desktop.keyboard.type(filled(input.text, self.live.params) if self.live.params else input.text)
 
     def key(self, context: BetaToolsetCallContext, input: Any) -> None:
         """Press a key or a combination, once or several times."""
@@ -343,60 +253,29 @@ class RecordedComputer(BetaAbstractComputerToolset20260801):
     """The computer toolset of `offline`: every result comes from the cassette.
 
     Args:
-        recorded: Gives the recorded action of a `tool_use` id.
-        screen: Gives the recorded picture of a key.
-        file: Gives its WebP file.
-        missing: Called with the action when the cassette has none; raises.
-        listener: Hears of each action.
+        recorded: Gives the results.
         confirm: As for `Computer`: a hook that declined while recording declines again.
     """
 
-    def __init__(
-        self,
-        *,
-        recorded: Callable[[str], Action | None],
-        screen: Callable[[str], Image.Image],
-        file: Callable[[str], bytes],
-        missing: Callable[[str], NoReturn],
-        listener: Listener,
-        confirm: Callable[[Any], bool] | None = None,
-    ) -> None:
+    def __init__(self, recorded: Recorded, *, confirm: Callable[[Any], bool] | None = None) -> None:
         super().__init__(confirm=guarded(confirm))
-        self.pictures: list[Callable[[], Image.Image]] = []
         self._recorded = recorded
-        self._screen = screen
-        self._file = file
-        self._missing = missing
-        self._listener = listener
+
+    @property
+    def pictures(self) -> list[Callable[[], Image.Image]]:
+        """Give what Claude was shown, in order."""
+        return self._recorded.pictures
 
     def execute(self, context: BetaToolsetCallContext, name: Any, input: Any) -> Any:
         """The recorded result."""
         assert context.tool_use is not None
-        try:
-            action = self._recorded(context.tool_use.id)
-            if action is None or action.name != name:
-                self._missing(f"{name} ({context.tool_use.id})")
-            self._listener.action(action)
-            _log(action)
-            return self._result(action)
-        except CuaError as error:
-            raise Abort(error) from None
-
-    def _result(self, action: Action) -> Any:
-        if action.is_error:
-            raise ToolError(action.text)
+        action = self._recorded.action(context.tool_use.id, name)
         if action.screen:
-            data = self._file(action.screen)  # as it is stored: nobody is sent it
-            self.pictures.append(partial(self._screen, action.screen))
-            return BetaScreenshotResult(data=base64.b64encode(data).decode(), media_type="image/webp")
+            return BetaScreenshotResult(data=self._recorded.picture(action.screen), media_type="image/webp")
         if action.name == "cursor_position":
             x, _, y = action.text.partition(",")
             return BetaComputerCursorPositionResult(x=int(x.removeprefix("X=")), y=int(y.removeprefix("Y=")))
         return action.text or None
-
-
-def _boxes(boxes: Iterable[Iterable[int]]) -> list[list[int]]:
-    return [list(box) for box in sorted({tuple(box) for box in boxes})]
 
 
 def placeholders(text: str) -> list[str]:
@@ -434,27 +313,6 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     meant = f" Did you mean {{{close[0]}}}?" if close else ""
     return meant + (f" There is {', '.join(f'{{{each}}}' for each in known)}." if known else "")
-
-
-def _log(action: Action) -> None:
-    told = f"{action.words()}: {action.text}" if action.is_error else action.words()
-    log.info("%s", redact_text(told, environment_secrets()))  # what was typed may be a secret
-
-
-def guarded(confirm: Callable[[Any], bool] | None) -> Callable[[Any], bool]:
-    """A `confirm` hook whose errors end the step; the SDK would take them for "declined" and let Claude go on."""
-
-    def ask(context: Any) -> bool:
-        if confirm is None:
-            return True
-        try:
-            return confirm(context)
-        except CuaError as error:
-            raise Abort(error) from None
-        except Exception as error:
-            raise Abort(CuaError(f"The confirm hook failed at {context.member}: {error!r}")) from error
-
-    return ask
 
 
 def modifiers(text: str | None) -> tuple[str, ...]:

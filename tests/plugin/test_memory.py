@@ -20,11 +20,16 @@ from pytest_cua.session import TestState
 
 seen = []
 
+def is_ours(thing):  # other tests of this process may have left some behind, in threads that never end
+    if isinstance(thing, Conversation):
+        return thing.step.sentence in ("Look, and forget it", "It is there, and forgotten")
+    return isinstance(thing, (Cua, TestState)) and thing.test.endswith("test_note.py::test_one")
+
 def test_one(cua):
     gc.disable()
-    cua.do("Look")
-    cua.judge("It is there")
-    seen[:] = [weakref.ref(o) for o in gc.get_objects() if isinstance(o, (Cua, Conversation, TestState))]
+    cua.do("Look, and forget it")
+    cua.judge("It is there, and forgotten")
+    seen[:] = [weakref.ref(thing) for thing in gc.get_objects() if is_ours(thing)]
     gc.enable()
     assert cua.desktop.windows() == []
 
