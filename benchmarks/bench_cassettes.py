@@ -311,6 +311,7 @@ class Talk:
         from pytest_cua.agent.budget import Budget, Clock, Purse
         from pytest_cua.agent.loop import Conversation
         from pytest_cua.agent.prompt import opening
+        from pytest_cua.tools.plain import Calls
         from pytest_cua.trace import Step
 
         self.turns: list[tuple[float, ...]] = []  # of each reply: wall and CPU, and both of encoding until then
@@ -321,7 +322,9 @@ class Talk:
             model=MODEL,
             blocks=opening("Write all letters", earlier=[], params={}),
             step=Step(number=1, sentence="Write all letters"),
-            toolset=toolset,
+            tools=(toolset,),
+            calls=Calls(),
+            betas=(),
             threads=threads,
             max_turns=10 * SHOTS,
             clock=Clock(10**9),
@@ -407,9 +410,9 @@ def live_client(url: str) -> Any:
 
 def computer(desktop: Desktop, keeper: Any) -> Any:
     from pytest_cua.replay.check import NoCheck
-    from pytest_cua.tools.computer import Computer
+    from pytest_cua.tools.computer import ComputerToolset
 
-    return Computer(desktop, listener=keeper, check=NoCheck(desktop))  # type: ignore[arg-type]
+    return ComputerToolset(desktop, listener=keeper, check=NoCheck(desktop))  # type: ignore[arg-type]
 
 
 def record_ours(root: Path, talk: Callable[..., Talk], url: str, desktop: Desktop) -> tuple[Talk, float]:
@@ -498,6 +501,7 @@ def phase_replay(place: Place) -> dict[str, float]:
     from pytest_cua.cassette.player import Player
     from pytest_cua.cassette.store import load_cassette
     from pytest_cua.model import replay_client
+    from pytest_cua.tools.around import Recorded
     from pytest_cua.tools.computer import RecordedComputer
 
     def missing(action: str) -> NoReturn:
@@ -505,13 +509,14 @@ def phase_replay(place: Place) -> dict[str, float]:
 
     def replay() -> None:
         player = Player(load_cassette(place.cassettes, TEST), test=TEST, latch=Latch())
-        toolset = RecordedComputer(
+        recorded = Recorded(
             recorded=player.recorded_action,
             screen=player.screen,
             file=player.picture_file,
             missing=missing,
             listener=player,
         )
+        toolset = RecordedComputer(recorded)
         Talk(player, with_middleware(replay_client(), player), toolset, threads=place.threads).run()
         player.finish(1, [])
         assert len(toolset.pictures) == player.served - 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_cua.errors import BadArgument
+from pytest_cua.errors import BadArgument, NeedsApplication
 from pytest_cua.session import RunSession, TestState
 from pytest_cua.settings import Settings, with_marker
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
     from pytest_cua.agent.cua import Cua
     from pytest_cua.desktop.desktop import Desktop
     from pytest_cua.desktop.recorded import RecordedDesktop
-    from pytest_cua.tools.computer import Computer
+    from pytest_cua.tools.bash import Bash
+    from pytest_cua.tools.edit import Editor
+    from pytest_cua.tools.scripted import Computer
 
 SESSION = pytest.StashKey[RunSession]()
 TEST = pytest.StashKey[TestState]()
@@ -85,10 +87,34 @@ def desktop(desktop_factory: Callable[..., Desktop | RecordedDesktop]) -> Deskto
 
 @pytest.fixture
 def computer(desktop: Desktop) -> Computer:
-    """The computer tool on the desktop, for scripted tests without a model."""
-    from pytest_cua.tools.computer import Computer
+    """The computer tool on the desktop, for scripted tests without a model: `computer.left_click((10, 20))`."""
+    from pytest_cua.tools.scripted import Computer
 
+    _check_live("computer", desktop)
     return Computer(desktop)
+
+
+@pytest.fixture
+def bash(desktop: Desktop, _cua_test: TestState) -> Bash:
+    """Claude's bash tool on the desktop, for scripted tests without a model: `bash.run("ls").output`."""
+    return _partner(_cua_test, "bash", desktop)  # type: ignore[no-any-return]
+
+
+@pytest.fixture
+def editor(desktop: Desktop, _cua_test: TestState) -> Editor:
+    """Claude's text editor tool on the desktop's files, for scripted tests without a model."""
+    return _partner(_cua_test, "editor", desktop)  # type: ignore[no-any-return]
+
+
+def _partner(state: TestState, name: str, desktop: Desktop) -> Any:
+    """What steps with a model would go on with, too."""
+    _check_live(name, desktop)
+    return state.partner(name, desktop)
+
+
+def _check_live(name: str, desktop: Desktop) -> None:
+    if not desktop.is_live:
+        raise NeedsApplication(f"needs the application: the fixture {name} works on a live desktop")
 
 
 @pytest.fixture

@@ -32,6 +32,7 @@ class ModelInfo:
         thinking: The `thinking` parameter to send; None sends none.
         max_tokens: The most tokens of one reply; the SDK refuses more than 21,333 without streaming.
         long_edge, image_tokens: Image limits of its tier: longest edge in pixels and visual tokens (28-pixel patches).
+        max_images: The most images in one conversation.
         usd_in, usd_out: Dollars per million input and output tokens; None where not published.
     """
 
@@ -40,6 +41,7 @@ class ModelInfo:
     max_tokens: int = 16_000
     long_edge: int = 2576
     image_tokens: int = 4784
+    max_images: int = 600
     usd_in: float | None = None
     usd_out: float | None = None
 
@@ -64,7 +66,9 @@ MODELS: Mapping[str, ModelInfo] = MappingProxyType(
         "claude-sonnet-4-6": ModelInfo(computer_tools=(_OLD,), long_edge=1568, image_tokens=1568),
         # these think only with a budget, which a test does not need
         "claude-opus-4-5": ModelInfo(computer_tools=(_OLD,), thinking=None, long_edge=1568, image_tokens=1568),
-        "claude-haiku-4-5": ModelInfo(computer_tools=(_OLDER,), thinking=None, long_edge=1568, image_tokens=1568),
+        "claude-haiku-4-5": ModelInfo(
+            computer_tools=(_OLDER,), thinking=None, long_edge=1568, image_tokens=1568, max_images=100
+        ),
         "claude-sonnet-4-5": ModelInfo(computer_tools=(_OLDER,), thinking=None, long_edge=1568, image_tokens=1568),
         # retired on the Claude API; for those who are served it elsewhere
         "claude-3-5-sonnet": ModelInfo(
@@ -73,6 +77,7 @@ MODELS: Mapping[str, ModelInfo] = MappingProxyType(
             max_tokens=8192,
             long_edge=1568,
             image_tokens=1568,
+            max_images=100,
         ),
     }
 )

@@ -28,7 +28,7 @@ from pytest_cua.secrets import Secret
 from pytest_cua.tools.around import Live, Recorded
 from pytest_cua.tools.computer import placeholders, suggestion, with_single_braces
 from pytest_cua.tools.plain import Calls
-from pytest_cua.tools.scaling import Scaling, sent_size
+from pytest_cua.tools.scaling import MANY_IMAGES_EDGE, Scaling, sent_size
 from pytest_cua.trace import Action, Run, Step, Turn, Usage
 
 if TYPE_CHECKING:
@@ -376,11 +376,13 @@ class Cua:
         desktop: Any = where
         self._check = self._screen_check(desktop)
         check = self._check or NoCheck(desktop)
-        return Live(desktop, listener=self, check=check, params=values, quiet=self.settings.quiet)
+        most = model_info(self._deck.model).max_images
+        return Live(desktop, listener=self, check=check, params=values, quiet=self.settings.quiet, max_pictures=most)
 
     def _scaling(self, desktop: Any) -> Scaling:
         info = model_info(self._deck.model)
-        return Scaling(desktop.size, sent_size(desktop.size, long_edge=info.long_edge, tokens=info.image_tokens))
+        edge = min(info.long_edge, MANY_IMAGES_EDGE)
+        return Scaling(desktop.size, sent_size(desktop.size, long_edge=edge, tokens=info.image_tokens))
 
     def _screen_check(self, desktop: Any) -> ScreenCheck | None:
         """What a replay checks; the boxes to leave out must lie on the screen, while recording already."""

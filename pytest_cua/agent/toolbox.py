@@ -10,7 +10,7 @@ from PIL import Image
 
 from pytest_cua.errors import BadArgument
 from pytest_cua.tools.around import Live, Recorded
-from pytest_cua.tools.computer import Computer, RecordedComputer
+from pytest_cua.tools.computer import ComputerToolset, RecordedComputer
 from pytest_cua.tools.computer_single import SingleComputer
 from pytest_cua.tools.plain import Calls, FunctionTool, PlainTool
 from pytest_cua.tools.scaling import Scaling
@@ -61,7 +61,7 @@ def toolbox(
     """
     calls, row = Calls(), VERSIONS[version]
     live = around if isinstance(around, Live) else None
-    hands = Computer(live.desktop, live=live, scaling=scaling, confirm=confirm) if live is not None else None
+    hands = ComputerToolset(live.desktop, live=live, scaling=scaling, confirm=confirm) if live is not None else None
     computer: Any = hands or RecordedComputer(around, confirm=confirm)  # type: ignore[arg-type]
     if version != TOOLSET:
         computer = SingleComputer(version, scaling.sent, hands, around, calls, confirm=confirm)

@@ -24,7 +24,7 @@ from pytest_cua.cassette.http import asking_model
 from pytest_cua.cassette.lanes import Lane, Lanes
 from pytest_cua.cassette.tape import Tape
 from pytest_cua.cassette.wire import History, Reply, Request, Tee, kept_headers, reply_of, will_be_retried, with_stream
-from pytest_cua.errors import BadArgument
+from pytest_cua.errors import BadArgument, StepFailed
 from pytest_cua.trace import Action, Step
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 # in place of a reply: whoever waited was cancelled, or still waited when the test ended
 GIVEN_UP = "given up"
 UNFINISHED = "unfinished: the test ended before a reply came"
+MAX_REQUEST = 31_000_000  # bytes of pictures in base64; 32 MB is what the Claude API takes in one request
 SCRIPTED_HEADER = "x-pytest-cua-scripted"
 
 
@@ -196,6 +197,7 @@ class Recorder(CassetteMiddleware):
                 "A request was made with the client of the steps outside of any step.",
                 "ask with cua.client, or a client of your own: both are recorded",
             )
+        asked = self._taken_apart(request)
         response, waited_ms = self._answered(request, call_next)
         http = response.http_response
         http.read()
@@ -208,12 +210,34 @@ class Recorder(CassetteMiddleware):
         self.tape.turn(
             {"step": self.tape.step, "turn": self._turn},
             self._history,
-            Request.of(request, self.tape.request_picture, self.tape.request_file),
+            asked,
             reply,
             waited_ms=waited_ms,
             attempts=attempts,
         )
         return response
+
+    def _taken_apart(self, request: APIRequest) -> Request:
+        """The request as plain data.
+
+        Raises:
+            StepFailed: It is larger than the API takes, which would refuse it and all that follow.
+        """
+        sizes: list[int] = []
+
+        def picture(data: str, media_type: str) -> str | None:
+            sizes.append(len(data))
+            return self.tape.request_picture(data, media_type)
+
+        asked = Request.of(request, picture, self.tape.request_file)
+        if sum(sizes) > MAX_REQUEST:
+            raise StepFailed(
+                f"The next request of this step would hold {len(sizes)} pictures of {sum(sizes) / 1e6:.1f} MB; "
+                "the API takes 32 MB in all.",
+                "write smaller steps: each is a conversation of its own",
+                "or let the API hold the conversation between turns: -o cua_threads=true",
+            )
+        return asked
 
     def _answered(self, request: APIRequest, call_next: CallNext) -> tuple[APIResponse[Any], float]:
         """The reply and how long it took, in milliseconds: now, or when it was paid for."""

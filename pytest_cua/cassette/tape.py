@@ -226,7 +226,7 @@ class Tape:
         with self._writing():
             if key is None:
                 rgb = screens.load(image)
-                key = self._key_of(rgb.size, rgb.tobytes())
+                key = self._key_of(rgb.size, screens.rgb_bytes(rgb))
             if not self.writer.has_screen(key):
                 self.writer.add_screen(key, screens.to_webp(image))
         return key

@@ -7,6 +7,7 @@ that it acts through one of them.
 from __future__ import annotations
 
 import base64
+import io
 import logging
 import re
 import time
@@ -20,7 +21,7 @@ from PIL import Image
 from pytest_cua import screens
 from pytest_cua.cassette.redact import environment_secrets, redact_text
 from pytest_cua.desktop.masks import masks_of
-from pytest_cua.errors import BadArgument, CuaError
+from pytest_cua.errors import BadArgument, CuaError, StepFailed
 from pytest_cua.secrets import Secret
 from pytest_cua.trace import Action
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("pytest_cua.actions")
 
+MAX_PICTURE = 5_000_000  # bytes in base64: what each platform takes (10 MB on the Claude API, 5 MB elsewhere)
 LOOKS = ("screenshot", "zoom", "cursor_position")  # members that change nothing
 
 
@@ -91,6 +93,7 @@ class Live:
         check: Asked before and after each action; None checks nothing.
         params: Values that stand for `{name}`; titles of windows get their names back.
         quiet: Milliseconds without a changed pixel after which the screen is still.
+        max_pictures: How many pictures Claude may be shown: the API takes no more in one conversation.
 
     Attributes:
         pictures: Give what Claude was shown, in order.
@@ -105,8 +108,10 @@ class Live:
         check: Check | None = None,
         params: Mapping[str, str | Secret] | None = None,
         quiet: int = 150,
+        max_pictures: int | None = None,
     ) -> None:
         self.desktop = desktop
+        self._max_pictures = max_pictures
         self.pictures: list[Callable[[], Image.Image]] = []
         self.params = {
             name: value.value if isinstance(value, Secret) else value for name, value in (params or {}).items()
@@ -142,17 +147,26 @@ class Live:
             raise result
         return result
 
-    def picture(self, action: Action, image: Image.Image, key: str | None = None) -> str:
-        """Keep a picture that goes with the result of an action, and give it as a PNG in base64."""
+    def picture(self, action: Action, image: Image.Image, key: str | None = None) -> tuple[str, str]:
+        """Keep a picture that goes with the result of an action, and give it in base64, with its media type.
+
+        Raises:
+            StepFailed: Claude has been shown as many as one conversation takes.
+        """
+        if self._max_pictures is not None and len(self.pictures) >= self._max_pictures:
+            raise StepFailed(
+                f"Claude has been shown {len(self.pictures)} pictures in this step, and the API takes no more.",
+                "write smaller steps: each is a conversation of its own",
+            )
         action.screen = self._listener.picture(image, key)
-        png = screens.to_png(image)
-        self.pictures.append(partial(screens.decode, png, "a screenshot"))
-        data = base64.b64encode(png).decode()
+        encoded, media_type = sendable(image)
+        self.pictures.append(partial(screens.decode, encoded, "a screenshot"))
+        data = base64.b64encode(encoded).decode()
         self._listener.sent(data, action.screen)
-        return data
+        return data, media_type
 
     def _before(self, action: Action) -> None:
-        self.frame = self._check.before(action) if self._check else self.desktop.capture()
+        self.frame = screens.with_bytes(self._check.before(action) if self._check else self.desktop.capture())
         action.before = self._listener.picture(self.frame)
         action.masked = _boxes(masks_of(self.frame))
 
@@ -172,7 +186,7 @@ class Live:
         else:
             still = self.desktop.wait_until_still(quiet=self._quiet)
             action.still_ms = round(still.waited_ms, 1)
-            self.frame = self.desktop.capture()
+            self.frame = screens.with_bytes(self.desktop.capture())
             action.after = self._listener.picture(self.frame)
             action.masked = _boxes([*action.masked, *masks_of(self.frame)])
         if not action.is_error:
@@ -193,6 +207,19 @@ class Live:
             return text
         longest_first = sorted(names, key=len, reverse=True)
         return re.sub("|".join(map(re.escape, longest_first)), lambda found: f"{{{names[found[0]]}}}", text)
+
+
+def sendable(image: Image.Image) -> tuple[bytes, str]:
+    """The file of a picture that the API takes, and its media type: PNG, or JPEG where that would be too large."""
+    png = screens.to_png(image)
+    if len(png) * 4 / 3 <= MAX_PICTURE:
+        return png, "image/png"
+    for quality in (92, 85, 70, 50, 30):  # noise does not get smaller than this
+        out = io.BytesIO()
+        image.convert("RGB").save(out, "JPEG", quality=quality)
+        if out.tell() * 4 / 3 <= MAX_PICTURE:
+            break
+    return out.getvalue(), "image/jpeg"
 
 
 class Recorded:

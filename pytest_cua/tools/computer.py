@@ -44,10 +44,21 @@ MODIFIERS = {
     "win": "super",
     "meta": "super",
 }
+# of all members; an action that is done by hand has each, None where it was not given
+FIELDS = (
+    "coordinate",
+    "start_coordinate",
+    "text",
+    "repeat",
+    "scroll_direction",
+    "scroll_amount",
+    "duration",
+    "region",
+)
 _BRACES = re.compile(r"\{\{([^\W\d]\w*)\}\}|\{([^\W\d]\w*)\}")  # {{literal}} or {placeholder}
 
 
-class Computer(BetaAbstractComputerToolset20260801):
+class ComputerToolset(BetaAbstractComputerToolset20260801):
     """The computer toolset on a live desktop.
 
     Args:
@@ -102,7 +113,7 @@ class Computer(BetaAbstractComputerToolset20260801):
 
         def work() -> Any:
             self._action = action
-            result = super(Computer, self).execute(context, name, input)
+            result = super(ComputerToolset, self).execute(context, name, input)
             if isinstance(result, BetaComputerCursorPositionResult):
                 action.text = f"X={result.x},Y={result.y}"
             elif isinstance(result, str):
@@ -111,7 +122,7 @@ class Computer(BetaAbstractComputerToolset20260801):
 
         return self.live.act(action, work)
 
-    def member(self, action: Action, input: Any) -> str:
+    def member(self, action: Action, input: Any) -> str | BetaScreenshotResult:
         """Do one action that is under way already, for a tool that has these actions under another name.
 
         Args:
@@ -119,13 +130,13 @@ class Computer(BetaAbstractComputerToolset20260801):
             input: Has an attribute for each field of the member.
 
         Returns:
-            The text of its result; of a picture, its PNG in base64.
+            The text of its result, or the picture.
         """
         self._action = action
         result = getattr(self, action.name)(None, input)
         if isinstance(result, BetaComputerCursorPositionResult):
             return f"X={result.x},Y={result.y}"
-        return str(result.data) if isinstance(result, BetaScreenshotResult) else str(result or "")
+        return result if isinstance(result, BetaScreenshotResult) else str(result or "")
 
     # ------------------------------------------------------------------ looking
 
@@ -151,7 +162,8 @@ class Computer(BetaAbstractComputerToolset20260801):
 
     def _picture(self, image: Image.Image, key: str | None = None) -> BetaScreenshotResult:
         assert self._action is not None
-        return BetaScreenshotResult(data=self.live.picture(self._action, image, key), media_type="image/png")
+        data, media_type = self.live.picture(self._action, image, key)
+        return BetaScreenshotResult(data=data, media_type=media_type)  # type: ignore[arg-type]
 
     def cursor_position(self, context: BetaToolsetCallContext, input: Any) -> BetaComputerCursorPositionResult:
         """Where the pointer is, in pixels of the screenshot."""
@@ -254,7 +266,7 @@ class RecordedComputer(BetaAbstractComputerToolset20260801):
 
     Args:
         recorded: Gives the results.
-        confirm: As for `Computer`: a hook that declined while recording declines again.
+        confirm: As for `ComputerToolset`: a hook that declined while recording declines again.
     """
 
     def __init__(self, recorded: Recorded, *, confirm: Callable[[Any], bool] | None = None) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from anthropic.tools import ToolError
 
 from pytest_cua.tools.around import Live, Recorded
-from pytest_cua.tools.computer import Computer
+from pytest_cua.tools.computer import FIELDS, ComputerToolset
 from pytest_cua.tools.plain import Calls, PlainTool, Result
 from pytest_cua.trace import Action
 from pytest_cua.versions import VERSIONS
@@ -22,7 +22,6 @@ from pytest_cua.versions import VERSIONS
 MAX_SECONDS = 100  # `wait` and `hold_key`, shorter than for the toolset
 _CLICKS = ("left_click", "right_click", "middle_click", "double_click", "triple_click")
 _TEXT = ("key", "type", "hold_key")
-_FIELDS = ("coordinate", "start_coordinate", "text", "scroll_direction", "scroll_amount", "duration", "region")
 _TAKES: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(_CLICKS, ("coordinate", "text")),
     "key": ("text",),
@@ -60,7 +59,7 @@ class SingleComputer(PlainTool):
         self,
         version: str,
         size: tuple[int, int],
-        computer: Computer | None,
+        computer: ComputerToolset | None,
         around: Live | Recorded,
         calls: Calls | None = None,
         *,
@@ -71,7 +70,7 @@ class SingleComputer(PlainTool):
         self._version = VERSIONS[version]
         self._size = size
         self._computer = computer
-        self._data = ""  # of the picture that goes with the result at hand
+        self._picture: tuple[str, str] = ("", "")  # that goes with the result at hand: its data and media type
 
     def to_dict(self) -> Any:
         """Its definition: type, name, the size of screenshots, and whether it can zoom."""
@@ -92,22 +91,21 @@ class SingleComputer(PlainTool):
         assert self._computer is not None
         given = self.checked(action.input)
         action.input = {name: value for name, value in action.input.items() if name != "action"}
-        self._data = ""
         done = self._computer.member(action, SimpleNamespace(**given))
-        if action.screen is None:
+        if isinstance(done, str):
             return done
-        self._data = done
+        self._picture = (done.data, done.media_type)
         return ""
 
     def show(self, action: Action) -> None:
         """Take the screenshot that goes with the result; one that looked has its own."""
         assert self._computer is not None
         if action.name != "cursor_position" and action.screen is None:
-            self._data = self._computer.live.picture(action, *self._computer.shown())
+            self._picture = self._computer.live.picture(action, *self._computer.shown())
 
     def result(self, done: Result, action: Action) -> Result:
         """The screenshot; of `cursor_position` the text."""
-        return done if action.name == "cursor_position" else [_image(self._data, "image/png")]
+        return done if action.name == "cursor_position" else [_image(*self._picture)]
 
     def recorded_result(self, action: Action, recorded: Recorded) -> Result:
         """As `result`, from the recording."""
@@ -127,7 +125,7 @@ class SingleComputer(PlainTool):
         if not self._version.click_coordinates and name in _CLICKS:
             takes = ()
         for field in fields:
-            if field not in _FIELDS:
+            if field not in FIELDS:
                 raise ToolError(f"{field} is no parameter of {self._type}.")
             if field not in takes:
                 raise ToolError(f"{field} is not accepted for {name}.")
@@ -136,7 +134,7 @@ class SingleComputer(PlainTool):
                 raise ToolError(f"{field} is required for {name}.")
         for field, value in fields.items():
             _check_field(field, value)
-        return {**dict.fromkeys((*_FIELDS, "repeat")), **fields}
+        return {**dict.fromkeys(FIELDS), **fields}
 
 
 def _check_field(field: str, value: Any) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from anthropic.tools import ToolError
+
 from pytest_cua.tools.around import Live, Recorded
 from pytest_cua.tools.plain import Calls, PlainTool, Result
 from pytest_cua.trace import Action
@@ -40,7 +42,10 @@ class BashTool(PlainTool):
 
     def work(self, action: Action) -> Result:
         """Run a command, or restart the shell."""
-        return str(self._session.call(action.input))
+        text, is_error = self._session.call(action.input)
+        if is_error:
+            raise ToolError(text)
+        return str(text)
 
 
 class EditorTool(PlainTool):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pytest_cua.errors import BadArgument
 
 PATCH = 28  # pixels: one visual token
+MANY_IMAGES_EDGE = 2000  # pixels: the longest edge once a request has more than 20 images, as every step soon has
 Size = tuple[int, int]
 Point = tuple[int, int]
 

@@ -190,6 +190,33 @@ def cua_client(monkeypatch):
 """
 
 
+TOOLS = """
+import anthropic, pytest
+from pytest_cua.testing import ScriptedClaude, finish, use_tool
+
+def order(request):
+    assert [tool.get("name") for tool in request.tools][1:4] == ["bash", "str_replace_based_edit_tool", "stock"]
+    yield use_tool("stock", article="pear")
+    yield use_tool("str_replace_based_edit_tool", command="create", path="/home/cua/pears.txt", file_text="7\\n")
+    yield use_tool("bash", command="sed -i s/7/12/ pears.txt && cat pears.txt")
+    yield finish("12 pears.")
+
+@pytest.fixture
+def cua_client():
+    with ScriptedClaude({"Write how many": order}) as claude:
+        yield anthropic.Anthropic(api_key="none", base_url=claude.base_url, max_retries=0)
+"""
+
+
+def test_the_page_of_tools_can_be_pasted(pytester: pytest.Pytester) -> None:
+    tools, hook, by_hand = blocks(page("docs/tools.md"), "python")
+    pytester.makeconftest(TOOLS + hook)
+    pytester.makepyfile(test_tools=tools, test_by_hand=by_hand)
+    for mode, passed, skipped in (("record", 2, 0), ("replay", 2, 0), ("offline", 1, 1)):
+        result = pytester.runpytest_subprocess("-p", "no:cacheprovider", f"--cua-mode={mode}")
+        result.assert_outcomes(passed=passed, skipped=skipped)
+
+
 def test_the_pages_of_flows_and_clients_can_be_pasted(pytester: pytest.Pytester) -> None:
     flow, tests = blocks(page("docs/flows.md"), "python")
     clients, normalize = blocks(page("docs/clients.md"), "python")

@@ -432,11 +432,11 @@ def test_a_fault_of_our_own_is_shown_whole(project: Any) -> None:
     project.steps(LOOK)
     project.script(
         """
-from pytest_cua.tools.computer import Computer
+from pytest_cua.tools.computer import ComputerToolset
 
 @pytest.fixture(autouse=True)
 def fault(monkeypatch):
-    monkeypatch.setattr(Computer, "screenshot", lambda *arguments: 1 / 0)
+    monkeypatch.setattr(ComputerToolset, "screenshot", lambda *arguments: 1 / 0)
 """
     )
     result = project.record()

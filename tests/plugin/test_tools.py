@@ -195,3 +195,44 @@ def test_what_is_no_tool_is_told(project: Any, mark: str, message: str) -> None:
     result = project.record()
     assert result.ret != 0
     assert message in result.stdout.str() + result.stderr.str()
+
+
+LARGE = """
+def looks(request):
+    for _ in range(4):
+        yield use("screenshot")
+    yield finish("Seen.")
+
+SCRIPT = {"": looks}
+"""
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "limit", "message"),
+    [
+        ("cassette.recorder", "MAX_REQUEST", 2000, "The next request of this step would hold 1 pictures of"),
+        ("tools.around", "MAX_PICTURE", 3000, ""),
+        ("model", "UNKNOWN_MODEL", 2, "Claude has been shown 2 pictures in this step"),
+    ],
+)
+def test_the_limits_of_the_api_are_kept(
+    project: Any, monkeypatch: pytest.MonkeyPatch, module: str, name: str, limit: int, message: str
+) -> None:
+    import importlib
+
+    home = importlib.import_module(f"pytest_cua.{module}")
+    if module == "model":
+        monkeypatch.setattr(home, name, home.ModelInfo(max_images=limit))
+    else:
+        monkeypatch.setattr(home, name, limit)
+    project.script(LARGE)
+    project.steps(f'cua.do("Look")\n{LOOK}')
+    result = project.record("-o", "cua_model=claude-of-tomorrow", "-o", "cua_threads=false")
+    if message:
+        result.assert_outcomes(failed=1)
+        assert message in result.stdout.str()
+        return
+    result.assert_outcomes(passed=1)
+    assert "image/jpeg" in (project.folder("test_it", "test_it") / "cassette.jsonl").read_text()
+    for mode in ("replay", "offline"):
+        project.run(f"--cua-mode={mode}").assert_outcomes(passed=1)

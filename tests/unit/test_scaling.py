@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_cua.errors import BadArgument
-from pytest_cua.tools.scaling import Scaling, sent_size
+from pytest_cua.tools.scaling import MANY_IMAGES_EDGE, Scaling, sent_size
 
 STANDARD = (1568, 1568)  # the longest edge in pixels, and the visual tokens
 HIGH = (2576, 4784)
@@ -184,3 +184,9 @@ def test_a_region_never_reaches_past_the_screen(screen: tuple[int, int], tier: t
     assert top * sent[1] <= y0 * screen[1] < (top + 1) * sent[1]
     assert (right - 1) * sent[0] < x1 * screen[0] <= right * sent[0]
     assert (bottom - 1) * sent[1] < y1 * screen[1] <= bottom * sent[1]
+
+
+def test_no_side_is_longer_than_a_request_with_many_images_takes() -> None:
+    for screen in ((3840, 2160), (2560, 1440), (5120, 1440), (1440, 2560), (2001, 100)):
+        sent = sent_size(screen, long_edge=min(2576, MANY_IMAGES_EDGE), tokens=4784)
+        assert max(sent) <= 2000, screen
