@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import base64
 import io
+import itertools
 import statistics
 import subprocess
 import sys
@@ -48,7 +49,7 @@ def scenario(rounds: int) -> list[Action]:
     """Clicks, moves and keys, and half as many texts and screenshots."""
     found: list[Action] = []
     for number in range(rounds):
-        x, y = FIELD[0] + 7 * (number % 9), FIELD[1] + 5 * (number % 7)
+        x, y = FIELD[0] + (-200, 0, 200)[number % 3], FIELD[1] + 40 * (number % 4)  # no double clicks
         found.append(("left_click", {"coordinate": [x, y]}))
         found.append(("mouse_move", {"coordinate": [x + 11, y + 3]}))
         found.append(("key", {"text": "End"}))
@@ -230,14 +231,20 @@ def against_subprocesses(targets: Targets, rounds: int) -> None:
         slow_at_once = timed(Subprocesses(desktop.display, Path(folder), 0.0), actions)
         for name in quiet:
             rows = [statistics.median(found[name]) for found in (slow, slow_at_once, quiet, at_once)]
-            print(f"    {name:12}" + "".join(f"{row:10.1f}" for row in rows) + "  ms: reference, without its delay, ours, at once")
+            print(
+                f"    {name:12}"
+                + "".join(f"{row:10.1f}" for row in rows)
+                + "  ms: reference, without its delay, ours, at once"
+            )
         targets.check("reference / ours, still for 100 ms", total(slow) / total(quiet), 15, "x", at_least=True)
         targets.check("reference / ours, without waiting", total(slow) / total(at_once), 200, "x", at_least=True)
         ratio = total(slow_at_once) / total(at_once)
         targets.check("reference without its delay / ours, without waiting", ratio, 30, "x", at_least=True)
         drag = {"start_coordinate": [500, 300], "coordinate": [700, 420]}
         ours = timed(Ours(desktop, 0), [("left_click_drag", drag)] * 5)
-        targets.note("a drag, apart (its steps take 16 ms each, so that programs see a movement)", total(ours) / 5, "ms")
+        targets.note(
+            "a drag, apart (its steps take 16 ms each, so that programs see a movement)", total(ours) / 5, "ms"
+        )
         by_hand = timed(ByXlib(desktop.display), actions)
         at_once = timed(Ours(desktop, 0), actions)
         targets.check("ours / by hand with python-xlib, without waiting", total(at_once) / total(by_hand), 1.2, "x")
@@ -260,8 +267,10 @@ def single_figures(targets: Targets) -> None:
     """Medians of single things."""
     print("single things, medians")
     with editor() as desktop, tempfile.TemporaryDirectory() as folder:
-        pointer, place = desktop.pointer, iter(range(10_000))
-        targets.check("a click", median_ms(lambda: pointer.click(400 + next(place) % 90, 300), 60), 1, "ms")
+        places = itertools.cycle(
+            [(200, 200), (600, 200), (600, 600), (200, 600)]
+        )  # two at one place wait for each other
+        targets.check("a click", median_ms(lambda: desktop.pointer.click(*next(places)), 60), 1, "ms")
         targets.check("a frame as raw pixels", median_ms(desktop.capture, 40), 2, "ms")
         shot = Path(folder) / "shot.png"
         command = f"DISPLAY={desktop.display} scrot -o -p {shot}"

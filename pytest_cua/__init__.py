@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         MissingProgram,
         ModelRefused,
         NeedsApplication,
+        NotDelivered,
         ScreenDrift,
         SecretLeaked,
         SetupError,
@@ -50,7 +51,9 @@ if TYPE_CHECKING:
     from pytest_cua.screens import Area, Comparison, compare
     from pytest_cua.secrets import Secret
     from pytest_cua.settings import Settings
-    from pytest_cua.tools.computer import Computer
+    from pytest_cua.tools.bash import Bash
+    from pytest_cua.tools.edit import Editor
+    from pytest_cua.tools.scripted import Computer
 
 _ERRORS = [
     "BadArgument",
@@ -68,6 +71,7 @@ _ERRORS = [
     "MissingProgram",
     "ModelRefused",
     "NeedsApplication",
+    "NotDelivered",
     "ScreenDrift",
     "SecretLeaked",
     "SetupError",
@@ -88,7 +92,9 @@ _HOMES = {
     "Area": "screens",
     "Comparison": "screens",
     "compare": "screens",
-    "Computer": "tools.computer",
+    "Bash": "tools.bash",
+    "Computer": "tools.scripted",
+    "Editor": "tools.edit",
     "Secret": "secrets",
     "Settings": "settings",
     **dict.fromkeys(_ERRORS, "errors"),
@@ -97,6 +103,7 @@ _HOMES = {
 __all__ = [
     "Area",
     "BadArgument",
+    "Bash",
     "Blocked",
     "CassetteMismatch",
     "CassetteMissing",
@@ -111,11 +118,13 @@ __all__ = [
     "Desktop",
     "DesktopDied",
     "DesktopFile",
+    "Editor",
     "ExpectFailure",
     "LaunchFailed",
     "MissingProgram",
     "ModelRefused",
     "NeedsApplication",
+    "NotDelivered",
     "Opinion",
     "Program",
     "ScreenDrift",

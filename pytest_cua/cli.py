@@ -62,6 +62,13 @@ def _parser() -> argparse.ArgumentParser:
 
     command("doctor", _doctor, "what is missing on this machine, and the command that installs it")
 
+    selftest = command("selftest", _selftest, "whether clicks, keys and text arrive on this machine, all kinds of them")
+    selftest.add_argument("--json", action="store_true", help="write JSON instead of a table")
+    selftest.add_argument("--shell", default="openbox", help="the window manager: openbox or mutter (default: openbox)")
+    selftest.add_argument(
+        "--isolation", default="auto", help="auto, bubblewrap, no-network or process-group (default: auto)"
+    )
+
     show = command("show", _show, "a recording in words: steps, turns, actions, observations; also one that broke off")
     _add_test(show)
     show.add_argument("--write", action="store_true", help="write steps.md anew, and let the recording name it")
@@ -198,6 +205,14 @@ def _doctor(options: argparse.Namespace) -> int:
     from pytest_cua.doctor import report
 
     return report()
+
+
+def _selftest(options: argparse.Namespace) -> int:
+    from pytest_cua.desktop.desktop import DesktopConfig
+    from pytest_cua.selftest import report
+
+    config = DesktopConfig(shell=options.shell, isolation=options.isolation)
+    return report(as_json=options.json, config=config)
 
 
 def _show(options: argparse.Namespace) -> int:

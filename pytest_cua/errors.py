@@ -8,6 +8,7 @@ CuaError                      every error of pytest-cua; carries hints, each one
  │   ├─ CassetteMismatch      what the harness sends is no longer what was recorded
  │   ├─ UndeclaredRequest     a replay asked a model, or a host that is not declared
  │   ├─ ScreenDrift           the live screen, or a tool's outcome, is not the recorded one
+ │   ├─ NotDelivered          keys, text or a click reached no window
  │   ├─ ExpectFailure         an `expect(...)` did not hold
  │   ├─ SecretLeaked          a recording held a secret, and was removed
  │   └─ VacuousTest           the test could not have failed
@@ -77,6 +78,10 @@ class UndeclaredRequest(CuaFailure):
 
 class ScreenDrift(CuaFailure):
     """The live screen, or the outcome of a tool, is not the recorded one."""
+
+
+class NotDelivered(CuaFailure):
+    """Keys, text or a click reached no window, or not the one that they were meant for."""
 
 
 class ExpectFailure(CuaFailure):

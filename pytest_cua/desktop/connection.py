@@ -25,6 +25,7 @@ class Connection:
     def __init__(self, number: int, link: Link) -> None:
         self._link = link
         self._mutex = threading.RLock()
+        self._beside: list[Connection] = []
         self.errors: list[Any] = []
         self.listeners: list[Callable[[rq.Event], None]] = []
         self._display: Any = None
@@ -79,8 +80,20 @@ class Connection:
         with self.use() as display:
             return int(display.get_atom(name))
 
+    def beside(self) -> Connection:
+        """Another connection to the same server, which is closed with this one.
+
+        Raises:
+            DesktopDied: the server is gone.
+        """
+        other = Connection(self.number, self._link)
+        self._beside.append(other)
+        return other
+
     def close(self) -> None:
-        """Close the connection."""
+        """Close the connection, and those beside it."""
+        for other in self._beside:
+            other.close()
         with self._mutex, contextlib.suppress(Exception):
             if self._display is not None:
                 self._display.close()

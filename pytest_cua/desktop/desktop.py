@@ -8,13 +8,14 @@ import shutil
 import sys
 import weakref
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pytest_cua.desktop import isolation, shell, trees
 from pytest_cua.desktop.browser import Browsers
 from pytest_cua.desktop.capture import Screen
+from pytest_cua.desktop.commands import CommandShell, ShellId
 from pytest_cua.desktop.connection import Connection
 from pytest_cua.desktop.files import DesktopFile, LiveStore, set_times, stamps
 from pytest_cua.desktop.keyboard import Keyboard
@@ -65,6 +66,8 @@ class DesktopConfig:
         home: Directory whose contents HOME starts with.
         expose: Directories that programs may see, read-only, although their parents are hidden.
         start_timeout: Milliseconds for the desktop to start.
+        outlive: Seconds that the desktop waits for another runner (`Desktop.attach`) when its own ends without closing
+            it; with 0 it ends with its runner.
     """
 
     size: tuple[int, int] = (1280, 800)
@@ -76,6 +79,7 @@ class DesktopConfig:
     home: Path | None = None
     expose: tuple[Path, ...] = ()
     start_timeout: float = 15_000
+    outlive: float = 0
 
 
 class Desktop:
@@ -110,7 +114,7 @@ class Desktop:
         self.keyboard = Keyboard(connection, lambda: self.wait_until_still(quiet=300), self._masks.hiding)
         self.pointer = Pointer(connection, self.keyboard, config.size)
         parts = (self._screen, watching, connection)
-        self._finalizer = weakref.finalize(self, _close, link, parts)
+        self._finalizer = weakref.finalize(self, _let_go if config.outlive else _close, link, parts)
 
     @classmethod
     def start(
@@ -149,6 +153,30 @@ class Desktop:
         raise AssertionError("unreachable")
 
     @classmethod
+    def attach(cls, desktop: str | os.PathLike[str], *, observer: Observer | None = None) -> Desktop:
+        """Become the runner of a desktop that has outlived its own.
+
+        Keys and buttons that are down are released. What was masked while a secret was typed is no longer known.
+
+        Args:
+            desktop: Its directory (`desktop.root`), the name of that, or the name that it was started with.
+            observer: Hook that everything a test reads goes through.
+
+        Raises:
+            SetupError: it is gone, ends with its runner, or has a runner.
+            BadArgument: several have this name.
+        """
+        link, about = Link.attach(_root_of(desktop))
+        try:
+            config, chosen = _config_of(about)
+            attached = cls(config, link, chosen, about["name"], observer or DirectObserver())
+            attached.release_input()
+        except BaseException:
+            link.let_go()
+            raise
+        return attached
+
+    @classmethod
     def _start_once(
         cls,
         config: DesktopConfig,
@@ -165,7 +193,10 @@ class Desktop:
         try:
             _write_configuration(root)
             _seed_home(root / "home", config.home)
-            link = Link(root, lock, _order(config, chosen, expose))
+            if config.outlive:
+                trees.set_name(root, name)
+            order = {**_order(config, chosen, expose), "about": _about(config, chosen, name)}
+            link = Link.start(root, lock, order)
             link.wait_until_ready(end - now_ms())
             desktop = cls(config, link, chosen, name, observer)
             desktop._wait_for_shell(end)
@@ -186,6 +217,11 @@ class Desktop:
 
     def __repr__(self) -> str:
         return f"Desktop({self.name!r}, display={self.display!r})"
+
+    @property
+    def root(self) -> Path:
+        """The directory of the desktop on the host."""
+        return self._link.root
 
     @property
     def observer(self) -> Observer:
@@ -340,6 +376,28 @@ class Desktop:
         """
         return [(pid, argv) for pid, argv in self._link.request("processes")["processes"]]
 
+    def start_shell(self, mark: str = "") -> CommandShell:
+        """Start a bash that is given commands, for tools; `pytest_cua.tools.bash.Bash` is what a test uses.
+
+        Args:
+            mark: Of an earlier one, whose programs in the background shall belong to this one.
+
+        Raises:
+            MissingProgram: there is no bash.
+            LaunchFailed: it could not be started.
+            DesktopDied: the desktop is gone.
+        """
+        return CommandShell.start(self._link, mark)
+
+    def find_shell(self, shell: ShellId) -> CommandShell:
+        """The shell that an earlier runner has started.
+
+        Raises:
+            SetupError: it is gone.
+            DesktopDied: the desktop is gone.
+        """
+        return CommandShell.find(self._link, shell)
+
     def release_input(self) -> None:
         """Release every key and button that is down."""
         self.keyboard.release_all()
@@ -352,7 +410,10 @@ class Desktop:
     def close(self) -> None:
         """End everything that runs on the desktop and remove its files. Calling it again does nothing."""
         self._browsers.close()
-        self._finalizer()
+        alive = self._finalizer.detach()
+        if alive is not None:
+            _, _, (link, parts), _ = alive
+            _close(link, parts)
 
     def _wait_for_shell(self, end: float) -> None:
         """Wait until window manager, panel and bus are there, and the panel is drawn."""
@@ -413,6 +474,54 @@ def _close(link: Link, parts: tuple[Any, ...]) -> None:
         part.close()
 
 
+def _let_go(link: Link, parts: tuple[Any, ...]) -> None:
+    link.let_go()
+    for part in parts:
+        part.close()
+
+
+def _root_of(desktop: str | os.PathLike[str]) -> Path:
+    """The directory of the desktop that is meant."""
+    name = os.fspath(desktop)
+    if not isinstance(name, str) or not name:
+        raise BadArgument(f"{desktop!r} names no desktop.", "give its directory (desktop.root) or its name")
+    if os.sep in name:
+        return Path(name)
+    found = trees.named(name)
+    if len(found) > 1:
+        raise BadArgument(f"Several desktops are called {name!r}: {', '.join(map(str, found))}.", "give the directory")
+    if not found:
+        there = ", ".join(map(str, trees.named(""))) or "none"
+        raise SetupError(
+            f"There is no desktop {name!r} that can be attached to. Those that can: {there}.",
+            "start it with DesktopConfig(outlive=SECONDS), and attach before they have passed",
+        )
+    return found[0]
+
+
+def _about(config: DesktopConfig, chosen: isolation.Isolation, name: str) -> dict[str, Any]:
+    """What another runner must know of a desktop, as JSON can hold it."""
+    values = {
+        **{field.name: getattr(config, field.name) for field in fields(config)},
+        "home": None if config.home is None else str(config.home),
+        "expose": [str(path) for path in config.expose],
+    }
+    return {"name": name, "config": values, "isolation": [chosen.kind, chosen.reason]}
+
+
+def _config_of(about: Mapping[str, Any]) -> tuple[DesktopConfig, isolation.Isolation]:
+    values = about["config"]
+    config = DesktopConfig(
+        **{
+            **values,
+            "size": tuple(values["size"]),
+            "home": None if values["home"] is None else Path(values["home"]),
+            "expose": tuple(map(Path, values["expose"])),
+        }
+    )
+    return config, isolation.Isolation(*about["isolation"])
+
+
 def _view(chosen: isolation.Isolation, ready: Mapping[str, Any]) -> Path:
     """The root of what programs see, on the host."""
     if not chosen.is_namespace:
@@ -428,6 +537,8 @@ def _check(config: DesktopConfig) -> None:
     size = config.size
     if len(size) != 2 or not all(isinstance(n, int) and 100 <= n <= 8192 for n in size):
         raise BadArgument(f"size={size!r} is no size of a screen.", "write (width, height), 100 to 8192 pixels each")
+    if not isinstance(config.outlive, int | float) or not 0 <= config.outlive < float("inf"):
+        raise BadArgument(f"outlive={config.outlive!r} is no time.", "write seconds, or 0")
     if config.home is not None and not Path(config.home).is_dir():
         raise BadArgument(f"home={str(config.home)!r} is no directory.")
 
@@ -444,6 +555,7 @@ def _order(config: DesktopConfig, chosen: isolation.Isolation, expose: list[Path
         "path": isolation.complete_path(os.environ.get("PATH", os.defpath)),
         "expose": [str(path) for path in [*isolation.exposed_by_default(), Path(sys.executable).parent, *expose]],
         "timeout": config.start_timeout,
+        "outlive": config.outlive,
     }
 
 

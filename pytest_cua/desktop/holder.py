@@ -3,6 +3,8 @@
 It ends when it is told to, or when its runner is gone, and takes everything with it. When it is killed itself, the
 kernel ends the server and the isolation (parent-death signals), and who comes next removes the files.
 
+With `outlive` it waits that many seconds for another runner, which comes by a socket in the desktop's directory.
+
     runner  ──channel──  holder  ──channel──  spawner
 
 Messages are lines of JSON. Requests with an `op` of the holder's own (`close`, `status`) are answered here, all others
@@ -17,14 +19,20 @@ import os
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
-from select import POLLIN, poll
+from select import POLLIN, poll, select
 from typing import Any
 
 from pytest_cua.desktop import display, isolation, shell, trees
 from pytest_cua.desktop.channel import Channel, ChannelClosed
+
+#: The requests of each runner are numbered from so many more, so that no answer reaches the next one.
+_REQUESTS = 1_000_000_000
 
 
 class StartFailed(Exception):
@@ -44,7 +52,11 @@ class Holder:
     """
 
     def __init__(self, runner: Channel, order: dict[str, Any]) -> None:
-        self._runner = runner
+        self._runner: Channel | None = runner
+        self._runner_pid: int = order["runner"]
+        self._runner_end = -1  # tells the end of its process
+        self._runners = 1
+        self._alone_until: float | None = None  # when to end if no runner has come, by the monotonic clock
         self._order = order
         self._root = Path(order["root"])
         self._spawner: Channel | None = None
@@ -56,6 +68,12 @@ class Holder:
         self._bus_pid = 0
         self._panel_pid = 0
         self._panel_starts_left = 3
+        self._ready: dict[str, Any] = {}
+        self._shell_pids: dict[str, int] = {}
+        self._bus_listens_now = False
+        self._callers: socket.socket | None = None
+        self._watched = poll()
+        self._handlers: dict[int, Callable[[], None]] = {}
         self._is_ending = False
 
     def start(self) -> None:
@@ -77,47 +95,65 @@ class Holder:
         except display.ServerFailed as failure:
             raise StartFailed("server", detail=str(failure)) from failure
         self._start_shell()
-        self._runner.send(
-            {
-                "event": "ready",
-                "display": server.number,
-                "server_pid": server.pid,
-                "home": self._home,
-                "environment": self._environment,
-                "box_pid": self._box.pid if self._box else 0,
-            }
-        )
+        if self._order["outlive"]:
+            self._callers = _listen(self._root / trees.SOCKET)
+        self._ready = {
+            "event": "ready",
+            "display": server.number,
+            "server_pid": server.pid,
+            "home": self._home,
+            "environment": self._environment,
+            "box_pid": self._box.pid if self._box else 0,
+        }
+        assert self._runner is not None
+        self._runner.send(self._ready)
 
     def serve(self) -> None:
         """Pass messages on until told to end, or until nobody is left to hold the desktop for."""
-        assert self._server is not None
-        watched = poll()
-        runner_end = _open_pidfd(self._order["runner"])
-        server_end = os.pidfd_open(self._server.pid)
-        client = self._server.client.fileno()
-        spawner = self._spawner.fileno() if self._spawner else -1
-        for descriptor in (self._runner.fileno(), spawner, runner_end, server_end, client):
-            if descriptor >= 0:
-                watched.register(descriptor, POLLIN)
+        assert self._server is not None and self._runner is not None
+        self._watch_runner(self._runner, self._runner_pid)
+        self._watch(os.pidfd_open(self._server.pid), self._server_ended)
+        self._watch(self._server.client.fileno(), self._hear_server)
+        if self._spawner is not None:
+            self._watch(self._spawner.fileno(), self._hear_spawner)
+        callers = self._callers.fileno() if self._callers else -1
+        if self._callers is not None:
+            self._watch(callers, self._hear_caller)
         while not self._is_ending:
-            for descriptor, _ in watched.poll():
-                if descriptor == self._runner.fileno():
-                    self._hear_runner()
-                elif descriptor == spawner:
-                    if not self._hear_spawner():
-                        watched.unregister(spawner)
-                elif descriptor == server_end or self._server.poll() is not None:
-                    watched.unregister(server_end)
-                    watched.unregister(client)
-                    self._tell({"event": "server-ended", "code": self._server.poll()})
-                    break  # the other descriptor is no longer watched
-                elif descriptor == client:
-                    self._hear_server()
-                elif descriptor == runner_end:
-                    self._is_ending = True
+            news = [descriptor for descriptor, _ in self._watched.poll(self._patience())]
+            self._is_ending = self._patience() == 0
+            for descriptor in sorted(news, key=lambda d: d == callers):  # a runner goes before the next one comes
+                handler = self._handlers.get(descriptor)  # none when another one has taken it away
+                if handler is not None:
+                    handler()
+
+    def _watch(self, descriptor: int, handler: Callable[[], None]) -> None:
+        self._handlers[descriptor] = handler
+        self._watched.register(descriptor, POLLIN)
+
+    def _forget(self, handler: Callable[[], None]) -> None:
+        """Watch no longer what a handler was for."""
+        for descriptor in [d for d, known in self._handlers.items() if known == handler]:
+            del self._handlers[descriptor]
+            self._watched.unregister(descriptor)
+
+    def _watch_runner(self, runner: Channel, pid: int) -> None:
+        self._runner, self._runner_pid = runner, pid
+        self._watch(runner.fileno(), self._hear_runner)
+        self._runner_end = _open_pidfd(pid)
+        if self._runner_end >= 0:
+            self._watch(self._runner_end, self._runner_ended)
+
+    def _patience(self) -> float | None:
+        """Milliseconds for which the desktop still waits for a runner; None while it has one."""
+        if self._alone_until is None:
+            return None
+        return max(0.0, self._alone_until - time.monotonic()) * 1000
 
     def end(self) -> None:
         """End every program and the server, and remove the desktop's directory."""
+        if self._callers is not None:
+            self._callers.close()  # who comes now finds nobody
         if self._spawner is not None:
             self._spawner.close()  # its end is the end of everything inside
         if self._box is not None:
@@ -218,11 +254,60 @@ class Holder:
         with contextlib.suppress(ChannelClosed):  # seen and told by `_hear_spawner`
             self._spawner.send(request)
 
+    def _runner_ended(self) -> None:
+        """End, or wait for another runner as long as was asked for."""
+        self._forget(self._hear_runner)
+        self._forget(self._runner_ended)
+        if self._runner is not None:
+            self._runner.close()
+        if self._runner_end >= 0:
+            os.close(self._runner_end)
+        self._runner, self._runner_end = None, -1
+        assert self._server is not None
+        is_whole = self._server.poll() is None and self._hear_spawner in self._handlers.values()
+        if not self._order["outlive"] or not is_whole:
+            self._is_ending = True
+            return
+        self._alone_until = time.monotonic() + self._order["outlive"]
+
+    def _hear_caller(self) -> None:
+        """Take another runner, if there is none."""
+        assert self._callers is not None
+        try:
+            connection, _ = self._callers.accept()
+        except OSError:  # it has given up
+            return
+        caller = Channel(connection)
+        pid, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+        if self._runner_end >= 0 and select([self._runner_end], [], [], 0)[0]:
+            self._runner_ended()
+        with contextlib.suppress(ChannelClosed):
+            if user != os.getuid() or self._runner is not None:
+                caller.send({"event": "refused", "runner": self._runner_pid})
+                caller.close()
+                return
+            caller.send(
+                {
+                    **self._ready,
+                    "event": "attached",
+                    "about": self._order["about"],
+                    "programs": self._shell_pids,
+                    "bus": self._bus_listens_now,
+                    "first_request": self._runners * _REQUESTS + 1,
+                }
+            )
+            self._runners += 1
+            self._alone_until = None
+            self._watch_runner(caller, pid)
+            return
+        self._runner_ended()  # it has gone again
+
     def _hear_runner(self) -> None:
+        assert self._runner is not None
         try:
             lines = self._runner.receive_lines()
         except ChannelClosed:
-            self._is_ending = True
+            self._runner_ended()
             return
         for line in lines:
             request = json.loads(line)
@@ -236,9 +321,24 @@ class Holder:
                 with contextlib.suppress(ChannelClosed):  # told by `_hear_spawner`
                     self._spawner.send_line(line)
 
+    def _server_ended(self) -> None:
+        assert self._server is not None
+        self._forget(self._server_ended)
+        self._forget(self._hear_server)
+        self._tell({"event": "server-ended", "code": self._server.poll()})
+        self._end_if_alone()
+
+    def _end_if_alone(self) -> None:
+        """A desktop without its server or its programs is nothing that another runner could go on with."""
+        if self._runner is None:
+            self._is_ending = True
+
     def _hear_server(self) -> None:
         """Take the events of the screen, which tell when the window manager has taken over."""
         assert self._server is not None
+        if self._server.poll() is not None:
+            self._server_ended()
+            return
         with contextlib.suppress(Exception):  # its end is told by the process
             self._server.drain()
             if self._waiting_for_manager and self._server.is_managed():
@@ -247,14 +347,16 @@ class Holder:
                 self._waiting_for_manager.clear()
                 self._server.ignore_properties()
 
-    def _hear_spawner(self) -> bool:
-        """Pass on what the spawner says; False when it is gone."""
+    def _hear_spawner(self) -> None:
+        """Pass on what the spawner says."""
         assert self._spawner is not None
         try:
             lines = self._spawner.receive_lines()
         except ChannelClosed:
+            self._forget(self._hear_spawner)
             self._tell({"event": "spawner-ended"})
-            return False
+            self._end_if_alone()
+            return
         for line in lines:
             message = json.loads(line)
             program = self._shell.get(str(message.get("id")))
@@ -266,9 +368,9 @@ class Holder:
             if message.get("event") == "started" and message["pid"] == self._bus_pid:
                 self._bus_listens()
                 continue
-            with contextlib.suppress(ChannelClosed):  # seen at the next read
-                self._runner.send_line(line)
-        return True
+            if self._runner is not None:
+                with contextlib.suppress(ChannelClosed):  # seen at the next read
+                    self._runner.send_line(line)
 
     def _panel_ended(self, pid: int) -> bool:
         """Start the panel again, a few times: it holds nothing, and nobody tests it."""
@@ -287,15 +389,19 @@ class Holder:
             self._panel_pid = message["pid"]
         if program.name == "dbus-daemon":
             self._bus_pid = message["pid"]
+        self._shell_pids[program.name] = message["pid"]
         self._tell({"event": "shell", "program": program.name, "pid": message["pid"]})
 
     def _bus_listens(self) -> None:
+        self._bus_listens_now = True
         self._tell({"event": "bus"})
         for program in self._waiting_for_bus:
             self._start_shell_program(program)
         self._waiting_for_bus.clear()
 
     def _tell(self, message: dict[str, Any]) -> None:
+        if self._runner is None:
+            return
         with contextlib.suppress(ChannelClosed):  # a runner that is gone is seen at the next read
             self._runner.send(message)
 
@@ -328,6 +434,16 @@ def main() -> None:
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         holder.end()
+
+
+def _listen(path: Path) -> socket.socket:
+    """A socket to which the desktop's user alone can come."""
+    callers = socket.socket(socket.AF_UNIX)
+    callers.setblocking(False)
+    callers.bind(str(path))  # its directory is closed to others already
+    path.chmod(0o600)
+    callers.listen()
+    return callers
 
 
 def _open_pidfd(pid: int) -> int:

@@ -34,6 +34,26 @@ _MODIFIERS: Final = {
     "windows": "Super_L",
     "meta": "Super_L",
     "altgr": "ISO_Level3_Shift",
+    "altgraph": "ISO_Level3_Shift",
+    "hyper": "Hyper_L",
+    "controlormeta": "Control_L",
+    **{
+        form: f"{key}_{side[0].upper()}"
+        for side in ("left", "right")
+        for name, key in (
+            ("ctrl", "Control"),
+            ("control", "Control"),
+            ("shift", "Shift"),
+            ("alt", "Alt"),
+            ("option", "Alt"),
+            ("super", "Super"),
+            ("cmd", "Super"),
+            ("command", "Super"),
+            ("win", "Super"),
+            ("meta", "Super"),
+        )
+        for form in (f"{side}{name}", f"{name}{side}", f"{side[0]}{name}")
+    },
 }
 #: Other names of keys.
 _ALIASES: Final = {
@@ -69,6 +89,30 @@ _ALIASES: Final = {
     "hyphen": "minus",
     "dot": "period",
     "backtick": "grave",
+    "backquote": "grave",
+    "equals": "equal",
+    "dollarsign": "dollar",
+    "percentsign": "percent",
+    "atsign": "at",
+    "exclamation": "exclam",
+    "exclamationmark": "exclam",
+    "questionmark": "question",
+    "lessthan": "less",
+    "greaterthan": "greater",
+    "openparen": "parenleft",
+    "closeparen": "parenright",
+    "leftparen": "parenleft",
+    "rightparen": "parenright",
+    "leftbracket": "bracketleft",
+    "rightbracket": "bracketright",
+    "leftbrace": "braceleft",
+    "rightbrace": "braceright",
+    "openbrace": "braceleft",
+    "closebrace": "braceright",
+    "singlequote": "apostrophe",
+    "forwardslash": "slash",
+    "star": "asterisk",
+    "fullstop": "period",
     "quote": "apostrophe",
     "doublequote": "quotedbl",
     "openbracket": "bracketleft",
@@ -78,13 +122,25 @@ _ALIASES: Final = {
     "hash": "numbersign",
     "pipe": "bar",
     "kpenter": "KP_Enter",
+    "numpadenter": "KP_Enter",
+    "numpadadd": "KP_Add",
+    "numpadsubtract": "KP_Subtract",
+    "numpadmultiply": "KP_Multiply",
+    "numpaddivide": "KP_Divide",
+    "numpaddecimal": "KP_Decimal",
+    **{f"{prefix}{digit}": f"KP_{digit}" for prefix in ("numpad", "kp", "num") for digit in range(10)},
+    **{f"digit{digit}": str(digit) for digit in range(10)},  # as browsers call the keys
+    **{f"key{letter}": letter for letter in "abcdefghijklmnopqrstuvwxyz"},
 }
+#: Names that X has for no key at all.
+_NO_KEYS: Final = frozenset({0, 0xFFFFFF})
 _MODIFIER_KEYSYMS: Final = frozenset(
     XK.string_to_keysym(f"{name}_{side}")
     for name in ("Control", "Shift", "Alt", "Super", "Meta", "Hyper")
     for side in "LR"
 ) | {XK.string_to_keysym("ISO_Level3_Shift")}
 SHIFTS: Final = frozenset({XK.XK_Shift_L, XK.XK_Shift_R})
+_FIRST_UNICODE: Final = 0x01000000  # a keysym of Unicode is this plus the code point
 _CONTROL_CHARACTERS: Final[dict[str, int]] = {
     "\n": XK.XK_Return,
     "\r": XK.XK_Return,
@@ -107,6 +163,9 @@ def chords(text: str) -> list[list[int]]:
         raise BadArgument(f"{text!r} is no key.", 'write a name such as "Return" or a combination such as "ctrl+s"')
     if len(text) == 1:
         return [[character(text)]]
+    words = text.split()
+    if len(words) > 1 and "+" not in text and words[0].lower() not in _MODIFIERS and _alias(" ".join(words).lower()):
+        return [[keysym(" ".join(words))]]  # "Page Down" is one key; "Up Down" and "shift left" are two
     plain = re.sub(r"\bU\+(?=[0-9A-F]{4,6}\b)", "U", text, flags=re.IGNORECASE)  # the + of "U+20AC" joins nothing
     spaced = re.sub(r"\s*\+\s*", "+", plain).split()
     if not spaced:
@@ -127,9 +186,11 @@ def modifiers(names: object) -> list[int]:
     parts = [part.strip() for name in given if name for part in str(name).split("+")]
     keysyms = []
     for part in parts:
-        keysym = int(XK.string_to_keysym(_MODIFIERS.get(part.lower(), part)))
+        keysym = int(XK.string_to_keysym(_alias(part.lower()) or part))
         if keysym not in _MODIFIER_KEYSYMS:
-            raise BadArgument(f"{part!r} is no modifier key.", "use shift, ctrl, alt or super, joined by +")
+            close = difflib.get_close_matches(part.lower(), _MODIFIERS, n=1, cutoff=0.6)
+            meant = [f"did you mean {close[0]}?"] if close else []
+            raise BadArgument(f"{part!r} is no modifier key.", *meant, "use shift, ctrl, alt or super, joined by +")
         keysyms.append(keysym)
     return list(dict.fromkeys(keysyms))
 
@@ -147,7 +208,16 @@ def character(text: str) -> int:
         raise BadArgument(f"The character {text!r} (U+{code:04X}) cannot be typed.", "leave it out of the text")
     if code < 0x100:  # Latin-1, whose keysyms are the code points
         return code
-    return 0x01000000 | code
+    return _FIRST_UNICODE + code
+
+
+def name(keysym: int) -> str:
+    """What a keysym is called: its character, or the name that X has for it."""
+    if _FIRST_UNICODE <= keysym <= _FIRST_UNICODE + 0x10FFFF:
+        return chr(keysym - _FIRST_UNICODE)
+    if 0x21 <= keysym < 0x7F or 0xA1 <= keysym < 0x100:
+        return chr(keysym)
+    return _names().get(keysym, f"0x{keysym:x}")
 
 
 def is_modifier(keysym: int) -> bool:
@@ -178,10 +248,13 @@ def keysym(name: str) -> int:
     """
     if len(name) == 1:
         return character(name)
+    composed = unicodedata.normalize("NFC", name)
+    if len(composed) == 1:  # a letter and the mark above it
+        return character(composed)
     lower = name.lower()
-    alias = _MODIFIERS.get(lower) or _ALIASES.get(lower) or _ALIASES.get(re.sub(r"[_ -]", "", lower))
+    alias = _alias(lower)
     found = XK.string_to_keysym(alias) if alias else _by_name(name)
-    if found:
+    if found not in _NO_KEYS:
         return int(found)
     hints = []
     close = difflib.get_close_matches(lower, _all_names(), n=3, cutoff=0.6)
@@ -190,6 +263,12 @@ def keysym(name: str) -> int:
     if "-" in name:
         hints.append(f'join keys with +, as in "{name.replace("-", "+")}"')
     raise BadArgument(f"{name!r} is no key.", *hints, "to enter text use type()")
+
+
+def _alias(lower: str) -> str | None:
+    """X's name of what is called otherwise, in lower case; with or without _, - and spaces between its words."""
+    compact = re.sub(r"[_ -]", "", lower)
+    return _MODIFIERS.get(lower) or _ALIASES.get(lower) or _ALIASES.get(compact) or _MODIFIERS.get(compact)
 
 
 def _by_name(name: str) -> int:
@@ -201,6 +280,17 @@ def _by_name(name: str) -> int:
         or _x_names().get(name.lower(), 0)
         or _x_names().get(name.lower().replace(" ", "_"), 0)
     )
+
+
+@functools.cache
+def _names() -> dict[int, str]:
+    """X's name of each keysym; of several the first."""
+    names: dict[int, str] = {}
+    for name, value in vars(XK).items():
+        if isinstance(value, int) and name.startswith("XK_"):
+            names.setdefault(value, name.removeprefix("XK_"))
+    # what everybody calls them today
+    return names | {XK.XK_Page_Up: "Page_Up", XK.XK_Page_Down: "Page_Down"}
 
 
 @functools.cache

@@ -8,15 +8,18 @@ import json
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
+import weakref
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 from pytest_cua.desktop import shell, trees
 from pytest_cua.desktop.channel import Channel, ChannelClosed
+from pytest_cua.desktop.trees import SOCKET
 from pytest_cua.desktop.waiting import wait_for, wait_readable
 from pytest_cua.errors import DesktopDied, MissingProgram, SetupError, pytest_command
 
@@ -27,8 +30,28 @@ _START: Final = (
 )
 _ANSWER_TIMEOUT: Final = 10_000.0
 _END_TIMEOUT: Final = 15.0
+#: Holders that were left alone: a child that has ended wants to be waited for, and subprocess sees to that.
+_left: Final[list[object]] = []
 #: Milliseconds for the holder to tell why something ended.
 _LAST_WORDS: Final = 1_000.0
+
+
+class HolderProcess(Protocol):
+    """The process of a holder: our child, or one that we came to later."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """None while it runs."""
+        ...
+
+    def wait(self, timeout: float) -> object:
+        """Wait for its end; raises TimeoutExpired after so many seconds."""
+        ...
+
+    def kill(self) -> None:
+        """End it."""
+        ...
 
 
 class Link:
@@ -36,28 +59,45 @@ class Link:
 
     Args:
         root: The desktop's directory.
-        lock: The descriptor of its lock; the link closes it.
-        order: What the holder is to start.
+        channel: To the holder.
+        holder: Its process.
+        lock: The descriptor of the directory's lock, which the link closes; None when only the holder has it.
+        first_request: The number of the first request.
     """
 
-    def __init__(self, root: Path, lock: int, order: dict[str, Any]) -> None:
+    def __init__(
+        self, root: Path, channel: Channel, holder: HolderProcess, *, lock: int | None, first_request: int = 1
+    ) -> None:
         self.root = root
+        self._channel = channel
+        self._holder = holder
         self._lock_fd = lock
         self._owner = os.getpid()
         self._mutex = threading.RLock()
-        self._ids = itertools.count(1)
+        self._ids = itertools.count(first_request)
         self._answers: dict[int, dict[str, Any]] = {}
         self._exits: dict[int, int] = {}
+        self._commands: dict[tuple[int, int], dict[str, Any]] = {}  # shell and number of a command -> how it came out
         self._shell: dict[str, int] = {}
         self._death = ""
         self._failure: dict[str, Any] | None = None
         self.ready: dict[str, Any] | None = None
         self.bus_listens = False
         self.is_closed = False
+
+    @classmethod
+    def start(cls, root: Path, lock: int, order: dict[str, Any]) -> Link:
+        """Start a holder.
+
+        Args:
+            root: The desktop's directory.
+            lock: The descriptor of its lock; the link closes it.
+            order: What the holder is to start.
+        """
         mine, theirs = socket.socketpair()
         paths = [str(Path(__file__).resolve().parent.parent.parent), *filter(None, sys.path)]
         with (root / "holder.log").open("wb") as log:
-            self._holder = subprocess.Popen(
+            holder = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _START, json.dumps(paths), str(theirs.fileno()), str(lock)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -67,9 +107,47 @@ class Link:
                 start_new_session=True,  # Ctrl+C goes to pytest alone
             )
         theirs.close()
-        self._channel = Channel(mine)
+        link = cls(root, Channel(mine), holder, lock=lock)
         with contextlib.suppress(ChannelClosed):  # told by `wait_until_ready`
-            self._channel.send({**order, "root": str(root), "runner": os.getpid(), "keep": False})
+            link._channel.send({**order, "root": str(root), "runner": os.getpid(), "keep": False})
+        return link
+
+    @classmethod
+    def attach(cls, root: Path) -> tuple[Link, dict[str, Any]]:
+        """Come to a desktop whose runner has ended, and return what its holder says about it, too.
+
+        Args:
+            root: The desktop's directory.
+
+        Raises:
+            SetupError: it is gone, was not to outlive its runner, or has a runner.
+        """
+        sock = socket.socket(socket.AF_UNIX)
+        channel = Channel(sock)
+        try:
+            sock.settimeout(_ANSWER_TIMEOUT / 1000)
+            sock.connect(str(root / SOCKET))
+            pid, _, _ = struct.unpack("3i", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+            holder = _ForeignProcess(pid)
+            lines: list[bytes] = []
+            while not lines:
+                lines = channel.receive_lines()
+            sock.settimeout(None)
+        except (OSError, ChannelClosed):
+            channel.close()
+            raise _nobody(root) from None
+        told = json.loads(lines[0])
+        if told["event"] == "refused":
+            channel.close()
+            raise SetupError(
+                f"The desktop {str(root)!r} is in use: process {told['runner']} is its runner.",
+                "wait until that has ended, or end it",
+            )
+        link = cls(root, channel, holder, lock=None, first_request=told["first_request"])
+        link.ready, link._shell, link.bus_listens = told, dict(told["programs"]), told["bus"]
+        for line in lines[1:]:
+            link._take(json.loads(line))
+        return link, told["about"]
 
     def fileno(self) -> int:
         """A descriptor with news when the holder says something."""
@@ -168,6 +246,19 @@ class Link:
         self.pump()
         return self._exits.get(pid)
 
+    def command_result(self, pid: int, number: int) -> dict[str, Any] | None:
+        """How a command of a shell came out, None while it runs. It is given once.
+
+        Raises:
+            DesktopDied: nobody is left to tell.
+        """
+        self.check_open()
+        self.pump()
+        found = self._commands.pop((pid, number), None)
+        if found is None and self._death:
+            self.die()
+        return found
+
     def restart_panel(self) -> None:
         """End the panel; the holder starts it again."""
         pid = self._shell.get("tint2")
@@ -223,7 +314,22 @@ class Link:
             self._channel.close()
             # the holder has done this already, unless it was killed
             discard(self.root)
+            self._unlock()
+
+    def let_go(self) -> None:
+        """Leave the desktop to its holder, which ends it when no other runner comes. The link is closed then."""
+        if self.is_closed or os.getpid() != self._owner:
+            return
+        with self._mutex:
+            self.is_closed = True
+            self._channel.close()
+            self._unlock()
+            _left.append(self._holder)
+
+    def _unlock(self) -> None:
+        if self._lock_fd is not None:
             os.close(self._lock_fd)
+        self._lock_fd = None
 
     def _take(self, message: dict[str, Any]) -> None:
         event = message.get("event")
@@ -231,6 +337,8 @@ class Link:
             self._answers[message["id"]] = message
         elif event == "exit":
             self._exits[message["pid"]] = message["code"]
+        elif event == "command":
+            self._commands[message["pid"], message["number"]] = message
         elif event == "ready":
             if self.ready is None and "display" in message:
                 self.ready = message
@@ -252,6 +360,43 @@ class Link:
             if text:
                 parts.append(f"The end of the log of {title}:\n{text}")
         return "\n".join(parts)
+
+
+class _ForeignProcess:
+    """A process that is no child of ours."""
+
+    def __init__(self, pid: int) -> None:
+        self.pid = pid
+        self._descriptor = os.pidfd_open(pid)
+        weakref.finalize(self, os.close, self._descriptor)
+
+    def poll(self) -> int | None:
+        """None while it runs; how it ended is told to its parent alone."""
+        return 0 if wait_readable([self._descriptor], 0) else None
+
+    def wait(self, timeout: float) -> object:
+        """Wait for its end; raises TimeoutExpired after so many seconds."""
+        if not wait_readable([self._descriptor], timeout * 1000):
+            raise subprocess.TimeoutExpired(str(self.pid), timeout)
+        return None
+
+    def kill(self) -> None:
+        """End it."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._descriptor, signal.SIGKILL)
+
+
+def _nobody(root: Path) -> SetupError:
+    if not root.is_dir():
+        return SetupError(
+            f"There is no desktop {str(root)!r} any more: it has ended.", "start a new one: Desktop.start()"
+        )
+    if not (root / SOCKET).exists():
+        return SetupError(
+            f"The desktop {str(root)!r} cannot be attached to: it ends with its runner.",
+            "start it with DesktopConfig(outlive=SECONDS)",
+        )
+    return SetupError(f"The desktop {str(root)!r} is ending.", "start a new one: Desktop.start()")
 
 
 def discard(root: Path) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Final
 from Xlib import X
 from Xlib.ext import xtest
 
+from pytest_cua.desktop import keys
 from pytest_cua.desktop.connection import Connection
 from pytest_cua.desktop.keyboard import Keyboard
 from pytest_cua.desktop.waiting import now_ms
@@ -62,11 +63,20 @@ class Pointer:
 
         Args:
             button: 1 is the left, 2 the middle, 3 the right one; 4 to 9 are wheel and side buttons.
+
+        Raises:
+            BadArgument: an unknown button.
+            NotDelivered: another program has taken the pointer for itself.
+            DesktopDied: the desktop is gone.
         """
         _check_button(button)
-        with self._connection.use() as display:
-            self._button(display, button, True, self._pause_before(button, self.position()))
-            display.sync()
+        try:
+            with self._keyboard.delivery.click(button), self._connection.use() as display:
+                self._button(display, button, True, self._pause_before(button, self.position()))
+                display.sync()
+        except BaseException:
+            self.release(button)  # one that nobody was given would be dragged along
+            raise
 
     def release(self, button: int = 1) -> None:
         """Release a button."""
@@ -99,13 +109,19 @@ class Pointer:
 
         Raises:
             BadArgument: a point outside the screen, an unknown button or modifier.
+            NotDelivered: another program has taken the pointer for itself.
             DesktopDied: the desktop is gone.
         """
         _check_button(button)
         if not isinstance(count, int) or not 1 <= count <= 10:
             raise BadArgument(f"count={count!r} is not between 1 and 10.")
         self._go(x, y)
-        with self._keyboard.held(modifiers), self._connection.use() as display, self._released_in_the_end(display):
+        with (
+            self._keyboard.held(modifiers),
+            self._keyboard.delivery.click(button),
+            self._connection.use() as display,
+            self._released_in_the_end(display),
+        ):
             delay = self._pause_before(button, self.position())
             for _ in range(count):
                 self._button(display, button, True, delay)
@@ -126,7 +142,9 @@ class Pointer:
         self._go(*start)
         steps = max(5, min(20, int(math.dist(start, end) / 20)))
         with self._keyboard.held(modifiers), self._connection.use() as display, self._released_in_the_end(display):
-            self._button(display, 1, True, self._pause_before(1, start))
+            with self._keyboard.delivery.click(1):
+                self._button(display, 1, True, self._pause_before(1, start))
+                display.sync()
             for step in range(1, steps + 1):
                 x, y = (round(a + (b - a) * step / steps) for a, b in zip(start, end, strict=True))
                 self._move(display, x, y, _BETWEEN_MOVES)
@@ -147,6 +165,7 @@ class Pointer:
 
         Raises:
             BadArgument: an unknown direction, a negative amount, a point outside the screen.
+            NotDelivered: another program has taken the pointer for itself.
             DesktopDied: the desktop is gone.
         """
         if direction not in _WHEEL:
@@ -154,7 +173,15 @@ class Pointer:
         if not isinstance(amount, int) or not 0 <= amount <= 1000:
             raise BadArgument(f"amount={amount!r} is not between 0 and 1000.")
         self._go(x, y)
-        with self._keyboard.held(modifiers), self._connection.use() as display, self._released_in_the_end(display):
+        if amount == 0:
+            keys.modifiers(modifiers)  # what cannot be meant is an error all the same
+            return
+        with (
+            self._keyboard.held(modifiers),
+            self._keyboard.delivery.click(_WHEEL[direction]),
+            self._connection.use() as display,
+            self._released_in_the_end(display),
+        ):
             for _ in range(amount):
                 self._button(display, _WHEEL[direction], True)
                 self._button(display, _WHEEL[direction], False)
@@ -203,17 +230,19 @@ class Pointer:
         try:
             yield
         finally:
-            for button in [button for button in self._down if button not in before]:
-                self._button(display, button, False)
+            with contextlib.ExitStack() as stack:  # goes on when an interrupt comes in between
+                for button in [button for button in self._down if button not in before]:
+                    stack.callback(display.sync)  # or the release would wait for the next request
+                    stack.callback(self._button, display, button, False)
 
     def _move(self, display: Any, x: int, y: int, delay: int = 0) -> None:
         xtest.fake_input(display, X.MotionNotify, 0, time=delay, x=x, y=y)
 
     def _button(self, display: Any, button: int, pressed: bool, delay: int = 0) -> None:
-        xtest.fake_input(display, X.ButtonPress if pressed else X.ButtonRelease, button, time=delay)
         if pressed:
-            self._down.append(button)
-        elif button in self._down:
+            self._down.append(button)  # first: an interrupt in between must not leave it down
+        xtest.fake_input(display, X.ButtonPress if pressed else X.ButtonRelease, button, time=delay)
+        if not pressed and button in self._down:
             self._down.remove(button)
 
 

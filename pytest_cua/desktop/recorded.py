@@ -124,6 +124,11 @@ class RecordedDesktop:
         _needs("home")
 
     @property
+    def root(self) -> Path:
+        """Raises NeedsApplication."""
+        _needs("root")
+
+    @property
     def pointer(self) -> Any:
         """Raises NeedsApplication."""
         _needs("pointer")
@@ -190,6 +195,14 @@ class RecordedDesktop:
     def processes(self) -> list[tuple[int, list[str]]]:
         """Raises NeedsApplication."""
         _needs("processes()")
+
+    def start_shell(self, mark: str = "") -> Any:
+        """Raises NeedsApplication."""
+        _needs("start_shell()")
+
+    def find_shell(self, shell: Any) -> Any:
+        """Raises NeedsApplication."""
+        _needs("find_shell()")
 
     def release_input(self) -> None:
         """Do nothing: no key is down."""

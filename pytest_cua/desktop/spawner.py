@@ -7,13 +7,18 @@ depends on nothing that the isolation may hide. It is process 1 of its PID names
 It speaks lines of JSON on the socket whose number is the first argument; programs' output goes to files in the
 directory whose descriptor is the second argument. A request `{"id": 1, "op": "launch", ...}` is answered by
 `{"id": 1, ...}`; the end of a program that was launched is told by `{"event": "exit", "pid": 7, "code": 0}`.
+
+It also serves shells that are given one command after another (`CommandShell`); the end of a command is told by
+`{"event": "command", "pid": 7, "number": 3, "code": 0, ...}`.
 """
 
 from __future__ import annotations
 
+import binascii
 import contextlib
 import ctypes
 import errno
+import fcntl
 import json
 import os
 import select
@@ -21,6 +26,7 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
@@ -32,10 +38,33 @@ SHELL_MARK = "shell"
 #: how often, and after how many seconds, a process that shows no arguments is read again
 EXEC_READS = 40
 EXEC_PAUSE = 0.0005
+#: how often, with the same pause, it is looked whether what was killed has ended; it takes one or two milliseconds
+END_READS = 200
 #: /proc/PID/stat: a thread of the kernel, which never has arguments
 PF_KTHREAD = 0x00200000
+#: the request of ioctl(2) for how much a pipe holds
+FIONREAD = 0x541B
+#: bytes that the pipe of a command's output may hold; more than the usual 64 KiB saves turns where much is written
+PIPE_SIZE = 1 << 18
 #: SIGKILL is repeated for what was forked in the meantime; a program that forks on and on is stopped by its limits
 KILL_ROUNDS = 50
+
+
+#: What a shell for commands runs: it reads each command from a file, which it executes itself, and holds no descriptor
+#: of ours meanwhile, so that nothing a command opens, closes or leaves running in the background can be in the way.
+#: All is done by builtins, without a fork. The signal makes it drop the command it is at, functions and loops included.
+COMMAND_LOOP = """\
+BASH_ARGV0=bash
+shopt -s expand_aliases
+builtin trap '__cua_stop=1; builtin trap "builtin return 137 2>/dev/null" DEBUG; builtin return 137' RTMAX
+while [[ -p DIR/status ]] && IFS= builtin read -r _ <DIR/request; do
+    . DIR/command </dev/null >|DIR/output 2>&1
+    __cua=$?
+    if [[ ${__cua_stop-} ]]; then builtin trap - DEBUG; __cua_stop=; fi
+    [[ -p DIR/status ]] || builtin exit "$__cua"
+    builtin printf '%d\\n' "$__cua" >|DIR/status || builtin exit "$__cua"
+done
+"""
 
 
 def find_program(program: str, path: str, cwd: str) -> str | None:
@@ -124,6 +153,178 @@ def _argv_of(pid: int) -> list[str]:
     return [part.decode("utf-8", "replace") for part in _arguments(pid).rstrip(b"\0").split(b"\0")]
 
 
+def _start_of(pid: int) -> int:
+    """When a process began, in ticks of the kernel's clock since the machine did; 0 when it is gone."""
+    fields = _stat_fields(pid)
+    return int(fields[19]) if fields else 0
+
+
+def _moment() -> tuple[int, int]:
+    """Now, and the process that was the last to begin, for telling which processes began later.
+
+    A tick takes ten milliseconds, in which many may begin; they are told apart by their numbers, which go up.
+    """
+    ticks = int(time.clock_gettime(time.CLOCK_BOOTTIME) * os.sysconf("SC_CLK_TCK"))
+    with open("/proc/loadavg", "rb") as file:  # noqa: PTH123
+        return ticks, int(file.read().split()[-1])
+
+
+def _held(descriptor: int) -> int:
+    """How many bytes a pipe holds."""
+    count = bytearray(4)
+    fcntl.ioctl(descriptor, FIONREAD, count)
+    return int.from_bytes(count, sys.byteorder)
+
+
+def _read(descriptor: int, most: int) -> bytes | None:
+    """What a pipe gives at once; None when that is nothing, although it is open."""
+    try:
+        return os.read(descriptor, most)
+    except BlockingIOError:
+        return None
+
+
+def _quoted(path: str) -> str:
+    return "'" + path.replace("'", "'\\''") + "'"
+
+
+class Output:
+    """The beginning and the end of what a command writes; what is between them is counted only.
+
+    Args:
+        keep: How many bytes of it shall be kept.
+    """
+
+    def __init__(self, keep: int) -> None:
+        self.head_size, self.tail_size = keep - keep // 2, keep // 2
+        self.head = self.tail = b""
+        self.total = 0
+
+    def add(self, data: bytes) -> None:
+        """Take what was written next."""
+        self.total += len(data)
+        room = self.head_size - len(self.head)
+        if room:
+            self.head += data[:room]
+            data = data[room:]
+        if data:
+            tail = data if len(data) >= self.tail_size else self.tail + data
+            self.tail = tail[max(0, len(tail) - self.tail_size) :]
+
+
+class CommandShell:
+    """A bash that executes one command after another, and what the last one has come to.
+
+    Its directory holds the file `command`, and the pipes `request` (a line: do it), `output` (new for each command) and
+    `status` (a line: the exit status).
+
+    Args:
+        directory: Where to make them.
+        mark: Of all that it starts.
+    """
+
+    def __init__(self, directory: str, mark: str) -> None:
+        self.directory = directory
+        self.mark = mark
+        self.pid = 0
+        self.started = 0
+        self.number = 0
+        self.began = (0, 0)
+        self.runs = False
+        self.output = Output(0)
+        self.result: dict[str, Any] | None = None
+        self.pipe = -1  # of the output of the command that runs, while somebody can write to it
+        os.makedirs(directory, 0o700)  # noqa: PTH103
+        for name in ("request", "status"):
+            os.mkfifo(self.path(name), 0o600)
+        # opened for both directions: neither side waits for the other to open it
+        self.request = os.open(self.path("request"), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self.status = os.open(self.path("status"), os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._write("loop", COMMAND_LOOP.replace("DIR", _quoted(directory)).encode())
+
+    def path(self, name: str) -> str:
+        """A file of its directory."""
+        return f"{self.directory}/{name}"
+
+    def begin(self, command: bytes, keep: int) -> int:
+        """Give it a command, and return the pipe of the earlier one if somebody still writes to that.
+
+        Raises:
+            OSError: its directory is gone.
+        """
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path("output"))  # noqa: PTH108
+        os.mkfifo(self.path("output"), 0o600)
+        self._write("command", command)
+        pipe = os.open(self.path("output"), os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with contextlib.suppress(OSError):  # a user may have too many pipes for large ones
+            fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, PIPE_SIZE)
+        earlier, self.pipe = self.pipe, pipe
+        self.number += 1
+        self.output, self.result, self.runs = Output(keep), None, True
+        self.began = _moment()
+        os.write(self.request, b"\n")
+        return earlier
+
+    def began_later(self, pid: int) -> bool:
+        """Whether a process began after the command that runs."""
+        ticks, last = self.began
+        start = _start_of(pid)
+        return start > ticks or (start == ticks and pid > last)
+
+    def take_output(self) -> None:
+        """Read once what the command has written, or what its background programs still write."""
+        data = _read(self.pipe, PIPE_SIZE)
+        if data == b"":  # nobody is left to write
+            os.close(self.pipe)
+            self.pipe = -1
+        elif data and self.runs:
+            self.output.add(data)
+
+    def take_status(self) -> int | None:
+        """The exit status, once it has told it."""
+        data = _read(self.status, 4096)
+        digits = data.split()[-1:] if data else []
+        return int(digits[0]) if digits and digits[0].isdigit() else None
+
+    def finish(self, code: int | None, *, ended: bool) -> dict[str, Any]:
+        """Note how the command came out: what was written before now belongs to it, what comes later does not."""
+        left = _held(self.pipe) if self.pipe >= 0 else 0
+        while left > 0:
+            data = _read(self.pipe, left)
+            if not data:
+                break
+            self.output.add(data)
+            left -= len(data)
+        self.runs = False
+        output = self.output
+        self.result = {
+            "number": self.number,
+            "code": code,
+            "ended": ended,
+            "head": binascii.b2a_base64(output.head).decode(),
+            "tail": binascii.b2a_base64(output.tail).decode(),
+            "total": output.total,
+        }
+        return self.result
+
+    def close(self) -> int:
+        """Remove its directory, and return the pipe that programs in the background may still write to, or -1."""
+        os.close(self.request)
+        os.close(self.status)
+        for name in ("loop", "command", "request", "status", "output"):
+            with contextlib.suppress(OSError):
+                os.unlink(self.path(name))  # noqa: PTH108
+        with contextlib.suppress(OSError):
+            os.rmdir(self.directory)  # noqa: PTH106
+        return self.pipe
+
+    def _write(self, name: str, data: bytes) -> None:
+        descriptor = os.open(self.path(name), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb") as file:  # noqa: PTH123
+            file.write(data)
+
+
 class Spawner:
     """Serves one holder until its socket closes."""
 
@@ -133,6 +334,11 @@ class Spawner:
         self.is_init = os.getpid() == 1
         self.launched: dict[int, str] = {}  # pid -> mark, of what was started on request
         self.starting: dict[int, int] = {}  # read end of a readiness pipe -> pid
+        self.shells: dict[int, CommandShell] = {}  # pid -> a shell for commands
+        self.shell_count = 0
+        #: pipes of commands that have ended, to which programs in the background still write: that is thrown away, as
+        #: a pipe that nobody reads would stop them, and a closed one would end them
+        self.unheard: set[int] = set()
         self.wake_read, self.wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
 
     def run(self) -> None:
@@ -144,10 +350,11 @@ class Spawner:
         buffer = b""
         while True:
             control = self.control.fileno()
-            readable, _, _ = select.select([control, self.wake_read, *self.starting], [], [])
+            readable = self._wait()
             for pipe in [fd for fd in self.starting if fd in readable]:
                 os.close(pipe)
                 self._send({"event": "started", "pid": self.starting.pop(pipe)})
+            self._hear_shells(readable)
             if self.wake_read in readable:
                 with contextlib.suppress(BlockingIOError):
                     os.read(self.wake_read, 4096)
@@ -177,6 +384,34 @@ class Spawner:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(-1, 0)
 
+    def _wait(self) -> set[int]:
+        """Wait for news, and return the descriptors that have some."""
+        poller = select.poll()
+        for descriptor in (self.control.fileno(), self.wake_read, *self.starting, *self.unheard):
+            poller.register(descriptor, select.POLLIN)
+        for shell in self.shells.values():
+            poller.register(shell.status, select.POLLIN)
+            if shell.pipe >= 0:
+                poller.register(shell.pipe, select.POLLIN)
+        return {descriptor for descriptor, _ in poller.poll()}
+
+    def _hear_shells(self, readable: set[int]) -> None:
+        for pipe in self.unheard & readable:
+            if _read(pipe, PIPE_SIZE) == b"":
+                os.close(pipe)
+                self.unheard.discard(pipe)
+        for shell in self.shells.values():
+            if shell.pipe in readable:
+                shell.take_output()
+            if shell.status in readable:
+                code = shell.take_status()
+                if code is not None:
+                    self._command_ended(shell, code, ended=False)
+
+    def _command_ended(self, shell: CommandShell, code: int | None, *, ended: bool) -> None:
+        if shell.runs:
+            self._send({"event": "command", "pid": shell.pid, **shell.finish(code, ended=ended)})
+
     def _receive(self) -> bytes:
         try:
             return self.control.recv(65536)
@@ -193,6 +428,11 @@ class Spawner:
             "signal": self._signal,
             "processes": self._processes,
             "belongs": self._belongs,
+            "shell-start": self._shell_start,
+            "shell-find": self._shell_find,
+            "shell-run": self._shell_run,
+            "shell-stop": self._shell_stop,
+            "shell-result": self._shell_result,
         }[request["op"]]
         try:
             reply = operation(request)
@@ -208,6 +448,8 @@ class Spawner:
                 return
             if pid == 0:
                 return
+            if pid in self.shells:
+                self._shell_ended(self.shells.pop(pid), os.waitstatus_to_exitcode(status))
             if self.launched.pop(pid, None) is not None:
                 self._send({"event": "exit", "pid": pid, "code": os.waitstatus_to_exitcode(status)})
 
@@ -278,28 +520,42 @@ class Spawner:
 
     def _signal(self, request: dict[str, Any]) -> dict[str, Any]:
         """Send a signal to a launched program and all that came of it."""
-        pid, number = request["pid"], request["signal"]
-        mark = request["mark"]
+        pid, mark = request["pid"], request["mark"]
+        signalled = self._send_signal(
+            request["signal"],
+            lambda parents: [p for p in parents if p == pid or pid in _ancestors(p, parents) or _mark_of(p) == mark],
+        )
+        return {"signalled": signalled}
+
+    def _send_signal(self, number: int, choose: Callable[[dict[int, int]], list[int]]) -> list[int]:
+        """Send a signal to the processes that `choose` gives, from all processes and their parents."""
         signalled: set[int] = {os.getpid()}
         # a process may have forked after it was listed, before it was ended; only SIGKILL is repeated: what a program
         # starts to clean up after SIGTERM shall do so
         for _ in range(KILL_ROUNDS if number == signal.SIGKILL else 1):
             parents = _parents()
-            targets = [
-                p
-                for p in parents
-                if p not in signalled and (p == pid or pid in _ancestors(p, parents) or _mark_of(p) == mark)
-            ]
+            targets = [p for p in choose(parents) if p not in signalled]
             if not targets:
                 break
             for target in targets:
                 with contextlib.suppress(OSError):
                     os.kill(target, number)
             signalled.update(targets)
-        return {"signalled": sorted(signalled - {os.getpid()})}
+        found = sorted(signalled - {os.getpid()})
+        if number == signal.SIGKILL:
+            self._wait_for_end(found)
+        return found
+
+    def _wait_for_end(self, pids: list[int]) -> None:
+        """Wait, for a short while, until the kernel has ended what was killed."""
+        for _ in range(END_READS):
+            statuses = map(_stat_fields, pids)
+            if all(fields is None or fields[0] in "ZX" for fields in statuses):
+                return
+            time.sleep(EXEC_PAUSE)
 
     def _processes(self, request: dict[str, Any]) -> dict[str, Any]:
-        """What runs for the test: everything but this process and the shell of the desktop."""
+        """What runs for the test: everything but this process, the shell of the desktop and shells for commands."""
         me = os.getpid()
         parents = _parents()
         mine = sorted(pid for pid in parents if pid != me and (self.is_init or me in _ancestors(pid, parents)))
@@ -307,6 +563,8 @@ class Spawner:
         found = []
         for pid in mine:
             argv = _argv_of(pid)
+            if pid in self.shells:
+                continue
             if argv and not (_ancestors(pid, parents) & shell) and _mark_of(pid) != SHELL_MARK:
                 found.append([pid, argv])
         return {"processes": found}
@@ -318,6 +576,80 @@ class Spawner:
             p for p in request["pids"] if request["pid"] in _ancestors(p, parents) or _mark_of(p) == request["mark"]
         ]
         return {"pids": mine}
+
+    def _shell_start(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Start a shell for commands; the mark of an earlier one makes it the owner of what that has left running."""
+        self.shell_count += 1
+        mark = request["mark"] or f"bash-{self.shell_count}"
+        shell = CommandShell(f"{request['directory']}/bash-{self.shell_count}", mark)
+        argv = ["bash", "--noprofile", "--norc", shell.path("loop")]
+        cwd = request["cwd"] if os.path.isdir(request["cwd"]) else "/"  # noqa: PTH112
+        answer = self._launch({**request, "argv": argv, "mark": mark, "cwd": cwd})
+        if "error" in answer:
+            shell.close()
+            return answer
+        shell.pid, shell.started = answer["pid"], _start_of(answer["pid"])
+        self.shells[shell.pid] = shell
+        return self._shell_find({"pid": shell.pid, "started": shell.started})
+
+    def _shell_of(self, request: dict[str, Any]) -> CommandShell | None:
+        """The shell that is meant: numbers of processes are used again, times of start are not."""
+        shell = self.shells.get(request["pid"])
+        return shell if shell and shell.started == request["started"] else None
+
+    def _shell_find(self, request: dict[str, Any]) -> dict[str, Any]:
+        shell = self._shell_of(request)
+        if shell is None:
+            return {"error": "gone", "started": _start_of(request["pid"])}
+        return {"pid": shell.pid, "started": shell.started, "mark": shell.mark, "directory": shell.directory}
+
+    def _shell_run(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Give a command to a shell."""
+        shell = self._shell_of(request)
+        if shell is None:
+            return {"error": "gone"}
+        if shell.runs:
+            return {"error": "busy"}
+        try:
+            earlier = shell.begin(request["command"].encode("utf-8", "surrogateescape"), request["keep"])
+        except OSError:  # its directory was removed
+            os.kill(shell.pid, signal.SIGKILL)
+            return {"error": "gone"}
+        if earlier >= 0:
+            self.unheard.add(earlier)
+        return {"number": shell.number}
+
+    def _shell_stop(self, request: dict[str, Any]) -> dict[str, Any]:
+        """End what the command has started, and make the shell drop the rest of it."""
+        shell = self._shell_of(request)
+        if shell is None or not shell.runs or shell.number != request["number"]:
+            return {}
+        os.kill(shell.pid, signal.SIGRTMAX)  # first: else it would go on with what comes after the ended program
+        return {"signalled": self._send_signal(signal.SIGKILL, lambda parents: self._of_command(shell, parents))}
+
+    def _of_command(self, shell: CommandShell, parents: dict[int, int]) -> list[int]:
+        """What the command has started, but not what earlier ones have, nor what came of that since."""
+        mine = [
+            p for p in parents if p != shell.pid and (shell.pid in _ancestors(p, parents) or _mark_of(p) == shell.mark)
+        ]
+        earlier = {p for p in mine if not shell.began_later(p)}
+        return [p for p in mine if not _ancestors(p, parents) & earlier]
+
+    def _shell_result(self, request: dict[str, Any]) -> dict[str, Any]:
+        """How the last command came out, None while it runs. With `now`, it is given up as it is."""
+        shell = self._shell_of(request)
+        if shell is None:
+            return {"error": "gone"}
+        if request["now"]:
+            self._command_ended(shell, None, ended=True)
+        return {"number": shell.number, "result": shell.result}
+
+    def _shell_ended(self, shell: CommandShell, code: int) -> None:
+        status = shell.take_status()  # it may have told it and then found no more requests
+        self._command_ended(shell, code if status is None else status, ended=True)
+        left = shell.close()
+        if left >= 0:
+            self.unheard.add(left)
 
 
 def main() -> None:

@@ -12,6 +12,9 @@ from pathlib import Path
 from typing import Final
 
 PREFIX: Final = "pytest-cua-"
+#: In a desktop's directory: the socket by which another runner comes, and the name that it was given.
+SOCKET: Final = "holder.sock"
+_NAME: Final = "name"
 #: A socket's path may have 107 characters; the desktop's own paths add a few to this.
 _LONGEST_TEMPORARY: Final = 50
 
@@ -53,6 +56,22 @@ def abandoned() -> list[Path]:
             finally:
                 os.close(lock)
             found.append(root)
+    return found
+
+
+def set_name(root: Path, name: str) -> None:
+    """Let a desktop be found by its name."""
+    (root / _NAME).write_text(name, "utf-8")
+
+
+def named(name: str) -> list[Path]:
+    """The directories of desktops of our own user that can be attached to: those of a name, or of any with ""."""
+    found = []
+    for root in sorted(temporary_directory().glob(f"{PREFIX}*")):
+        with contextlib.suppress(OSError):
+            is_ours = not root.is_symlink() and root.stat().st_uid == os.getuid() and (root / SOCKET).exists()
+            if is_ours and name in ("", root.name, (root / _NAME).read_text("utf-8")):
+                found.append(root)
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -17,7 +18,7 @@ _ICONIC: Final = 3  # of WM_STATE
 #: Pixels of the title bar that a program draws itself, in GTK's and Qt's themes at 96 dpi.
 _OWN_TITLE: Final = 48
 #: Window managers ping too, with the time as their serial: this is twenty days after the server started.
-_FIRST_SERIAL: Final = 0x68000000
+_serials: Final = itertools.count(0x68000000)
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,13 @@ class WindowReader:
         self._pongs: set[int] = set()
         self._answering: set[int] = set()
         self._mute: set[int] = set()
-        self._serial = _FIRST_SERIAL
+        self._serial = 0
         self._ping_atom = connection.atom("_NET_WM_PING")
         connection.listeners.append(self._hear)
         with connection.use() as display:
-            # every change of the list wakes who waits for one
-            connection.root.change_attributes(event_mask=X.PropertyChangeMask | X.SubstructureNotifyMask)
+            # every change of the list wakes who waits for one; Qt sends its answers to a ping to StructureNotify alone
+            mask = X.PropertyChangeMask | X.SubstructureNotifyMask | X.StructureNotifyMask
+            connection.root.change_attributes(event_mask=mask)
             display.sync()
 
     def fileno(self) -> int:
@@ -117,11 +119,19 @@ class WindowReader:
         Returns:
             False if it did not answer in time.
         """
+        return self.ask_whether_read(timeout) is not False
+
+    def ask_whether_read(self, timeout: float) -> bool | None:
+        """As `wait_until_read`, but None if the program does not know the question.
+
+        Args:
+            timeout: Milliseconds.
+        """
         with self._connection.use():
             atom = self._connection.atom("_NET_ACTIVE_WINDOW")
             active = property_values(self._connection.root, atom, Xatom.WINDOW)[:1]
         if not active or not active[0] or active[0] in self._mute or not self._ping(active[0]):
-            return True
+            return None
         serial = self._serial
 
         def answered() -> bool:
@@ -136,7 +146,7 @@ class WindowReader:
 
     def _ping(self, number: int) -> bool:
         """Ask a window for a sign of life; False if it would give none."""
-        self._serial += 1
+        self._serial = next(_serials)
         self._pongs.clear()
         self._closed_since_ping.clear()
         with self._connection.use() as display:

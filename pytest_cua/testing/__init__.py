@@ -1,7 +1,10 @@
-"""Public helpers to test suites that use pytest-cua: a scripted Claude, and finding things on a screenshot."""
+"""Public helpers to test suites that use pytest-cua: a scripted Claude, a window that writes down what it is given, and
+finding things on a screenshot.
+"""
 
 from __future__ import annotations
 
+from pytest_cua.desktop.probe import ProbeEvent, ProbeWindow
 from pytest_cua.testing._find import Box, NotOnScreen, find_template, find_text
 from pytest_cua.testing._script import (
     Failure,
@@ -28,6 +31,8 @@ __all__ = [
     "Box",
     "Failure",
     "NotOnScreen",
+    "ProbeEvent",
+    "ProbeWindow",
     "Raw",
     "Rejection",
     "ScriptEnded",

@@ -21,7 +21,7 @@ from PIL import Image
 from pytest_cua import screens
 from pytest_cua.cassette.redact import environment_secrets, redact_text
 from pytest_cua.desktop.masks import masks_of
-from pytest_cua.errors import BadArgument, CuaError, StepFailed
+from pytest_cua.errors import BadArgument, CuaError, NotDelivered, StepFailed
 from pytest_cua.secrets import Secret
 from pytest_cua.trace import Action
 
@@ -71,11 +71,11 @@ class Check(Protocol):
 
 
 class SilentListener:
-    """For executors that are used by hand: nobody listens."""
+    """For executors that are used by hand: nobody listens, so nothing need be known by its key."""
 
     def picture(self, image: Image.Image, key: str | None = None) -> str:
-        """The key of the picture."""
-        return key or screens.content_key(image)
+        """The key of the picture, if it is known."""
+        return key or ""
 
     def sent(self, data: str, key: str) -> None:
         """Nothing."""
@@ -97,7 +97,6 @@ class Live:
 
     Attributes:
         pictures: Give what Claude was shown, in order.
-        frame: The frame that the current action met; after it, the one it left.
     """
 
     def __init__(
@@ -116,7 +115,8 @@ class Live:
         self.params = {
             name: value.value if isinstance(value, Secret) else value for name, value in (params or {}).items()
         }
-        self.frame: Image.Image | None = None
+        self._frame: Image.Image | None = None  # that the current action met; after it, the one it left
+        self._is_watched = listener is not None or check is not None
         self._listener = listener or SilentListener()
         self._check = check
         self._quiet = quiet
@@ -165,19 +165,29 @@ class Live:
         self._listener.sent(data, action.screen)
         return data, media_type
 
+    @property
+    def frame(self) -> Image.Image:
+        """The frame that the current action met; once it is done, the one it left."""
+        if self._frame is None:
+            self._frame = screens.with_bytes(self.desktop.capture())
+        return self._frame
+
     def _before(self, action: Action) -> None:
-        self.frame = screens.with_bytes(self._check.before(action) if self._check else self.desktop.capture())
-        action.before = self._listener.picture(self.frame)
-        action.masked = _boxes(masks_of(self.frame))
+        self._frame = None
+        if not self._is_watched:
+            return  # it is taken when it is asked for
+        self._frame = screens.with_bytes(self._check.before(action) if self._check else self.desktop.capture())
+        action.before = self._listener.picture(self._frame)
+        action.masked = _boxes(masks_of(self._frame))
 
     @staticmethod
     def _result(action: Action, work: Callable[[], Any]) -> Any:
         """The result of the action, or the `ToolError` that Claude is to read."""
         try:
             return work()
-        except (BadArgument, ToolError) as error:
+        except (BadArgument, NotDelivered, ToolError) as error:
             action.is_error = True
-            action.text = error.message if isinstance(error, BadArgument) else str(error)
+            action.text = error.message if isinstance(error, CuaError) else str(error)
             return ToolError(str(error))
 
     def _after(self, action: Action, show: Callable[[], None]) -> None:
@@ -186,11 +196,18 @@ class Live:
         else:
             still = self.desktop.wait_until_still(quiet=self._quiet)
             action.still_ms = round(still.waited_ms, 1)
-            self.frame = screens.with_bytes(self.desktop.capture())
-            action.after = self._listener.picture(self.frame)
-            action.masked = _boxes([*action.masked, *masks_of(self.frame)])
+            self._frame = None
+            if self._is_watched:
+                action.after = self._listener.picture(self.frame)
+                action.masked = _boxes([*action.masked, *masks_of(self.frame)])
         if not action.is_error:
             show()
+        if self._is_watched:
+            self._tell(action)
+        log_action(action)
+
+    def _tell(self, action: Action) -> None:
+        """Note what is on the screen now, and let check and listener know."""
         action.pointer = self.desktop.pointer.position()
         windows = self.desktop.read_windows()
         action.windows = [{"title": self._named(w.title), "program": w.program, "box": list(w.box)} for w in windows]
@@ -198,7 +215,6 @@ class Live:
         if self._check:
             self._check.after(action)
         self._listener.action(action)
-        log_action(action)
 
     def _named(self, text: str) -> str:
         """The text with the values of parameters put back to their names."""

@@ -129,8 +129,7 @@ class Bash:
         self._max_output = max_output
         self._mutex = threading.Lock()
         self._shell: CommandShell | None = None
-        self._mark = ""  # of all that its shells have started
-        self._unfinished = 0  # the number of a command that nobody waited for to the end
+        self._has_ended = False  # the shell, with a command
 
     @classmethod
     def attach(
@@ -138,7 +137,7 @@ class Bash:
     ) -> Bash:
         """Go on with a shell that another process has started.
 
-        A command at which that process was killed has gone on, without a deadline; `resume()` waits for its result,
+        A command at which that process was killed has gone on, without a deadline: `resume()` waits for its result,
         `run()` stops it first.
 
         Args:
@@ -153,9 +152,7 @@ class Bash:
         from pytest_cua.desktop.desktop import Desktop
 
         bash = cls(desktop or Desktop.attach(handle.desktop), timeout=timeout, max_output=max_output)
-        shell = bash.desktop.find_shell(ShellId(handle.pid, handle.started))
-        bash._shell, bash._mark = shell, shell.mark
-        bash._unfinished = shell.last()[0]
+        bash._shell = bash.desktop.find_shell(ShellId(handle.pid, handle.started))
         return bash
 
     def __enter__(self) -> Bash:
@@ -192,13 +189,15 @@ class Bash:
         _check_command(command)
         limit = self._timeout if timeout is None else _checked_timeout(timeout)
         with self._mutex:
-            self._drop_unfinished()
             begin = now_ms()
             number, is_new = self._begin(command)
             return replace(self._wait(number, limit, begin), in_new_shell=is_new)
 
     def resume(self, *, timeout: float | None = None) -> BashResult | None:
-        """Wait for the command that another process has begun and not seen the end of; None if there is none.
+        """Wait for the shell's last command, whoever has begun it, and give its result; None if there was none.
+
+        It is for a command that the runner was killed at, or that an interrupt has left alone. A result that was seen
+        already is given again.
 
         Args:
             timeout: Milliseconds from now; the shell's own by default.
@@ -208,18 +207,17 @@ class Bash:
         """
         limit = self._timeout if timeout is None else _checked_timeout(timeout)
         with self._mutex:
-            number, self._unfinished = self._unfinished, 0
-            if not number or self._shell is None:
+            if self._shell is None or self._has_ended:
                 return None
             begin = now_ms()
             try:
-                _, outcome = self._shell.last()
+                number, outcome = self._shell.last()
             except ShellGone:
-                self._shell = None
+                self._has_ended = True
                 return None
             if outcome is not None:
                 return self._result(outcome, limit, now_ms() - begin)
-            return self._wait(number, limit, begin)
+            return self._wait(number, limit, begin) if number else None
 
     def restart(self) -> None:
         """End the shell and all that it has started; the next command gets a new one.
@@ -228,11 +226,9 @@ class Bash:
             DesktopDied: the desktop is gone.
         """
         with self._mutex:
-            shell, self._shell, self._unfinished = self._shell, None, 0
-            if shell is None and self._mark:  # it has ended, what it left in the background has not
-                shell = self.desktop.start_shell(self._mark)
-            if shell is not None:
-                shell.end()
+            if self._shell is not None:
+                self._shell.end()
+                self._has_ended = True
 
     def close(self) -> None:
         """End the shell and all that it has started. Calling it again, or when the desktop is gone, does nothing."""
@@ -240,7 +236,6 @@ class Bash:
             self.restart()
         except DesktopDied:
             return
-        self._mark = ""
 
     def call(self, input: Mapping[str, Any]) -> Answer:
         """Answer a call of Claude's bash tool: `{"command": ...}` or `{"restart": true}`.
@@ -268,9 +263,10 @@ class Bash:
         return Answer(f"{restarted}\n{answer.text}", answer.is_error) if restarted else answer
 
     def _started(self) -> CommandShell:
-        if self._shell is None:
-            self._shell = self.desktop.start_shell(self._mark)
-            self._mark = self._shell.mark
+        if self._shell is None or self._has_ended:
+            # what an earlier one has left in the background belongs to this one, and ends with it
+            self._shell = self.desktop.start_shell(self._shell.mark if self._shell else "")
+            self._has_ended = False
         return self._shell
 
     def _begin(self, command: str) -> tuple[int, bool]:
@@ -278,22 +274,19 @@ class Bash:
         try:
             return self._started().begin(command, self._max_output), False
         except ShellGone:
-            self._shell = None
+            self._has_ended = True
             return self._started().begin(command, self._max_output), True
 
     def _wait(self, number: int, limit: float, begin: float) -> BashResult:
         assert self._shell is not None
-        self._unfinished = number  # until it has ended: an interrupt may come first
         outcome = self._shell.wait(number, limit)
-        self._unfinished = 0
         return self._result(outcome, limit, now_ms() - begin)
 
     def _result(self, outcome: Outcome, limit: float, duration: float) -> BashResult:
         assert self._shell is not None
         # scripts are executed from a file, whose name differs from run to run and says nothing
         output, left_out = _text(outcome, f"{self._shell.directory}/command".encode())
-        if outcome.shell_ended:
-            self._shell = None
+        self._has_ended = outcome.shell_ended
         return BashResult(
             output=output,
             exit_code=outcome.code,
@@ -303,19 +296,6 @@ class Bash:
             duration_ms=duration,
             timeout=limit,
         )
-
-    def _drop_unfinished(self) -> None:
-        """Stop a command that nobody waited for to the end."""
-        number, self._unfinished = self._unfinished, 0
-        if not number or self._shell is None:
-            return
-        try:
-            _, outcome = self._shell.last()
-            outcome = outcome or self._shell.wait(number, 0)
-        except ShellGone:
-            return  # seen again by who gives it the next command
-        if outcome.shell_ended:
-            self._shell = None
 
 
 def render(result: BashResult, command: str = "") -> Answer:

@@ -147,14 +147,12 @@ class ComputerToolset(BetaAbstractComputerToolset20260801):
     def shown(self) -> tuple[Image.Image, str | None]:
         """The screen as it is at the action at hand, in the size that is sent, and its key where it is known."""
         frame, action = self.live.frame, self._action
-        assert frame is not None
         if self.scaling.is_identity:
             return frame, action.before if action is not None and action.name in LOOKS else None
         return frame.resize(self.scaling.sent, Image.Resampling.LANCZOS), None
 
     def zoom(self, context: BetaToolsetCallContext, input: Any) -> BetaScreenshotResult:
         """A region, cropped from the native frame and enlarged to fill the size of a screenshot."""
-        assert self.live.frame is not None
         part = self.live.frame.crop(self.scaling.region_to_screen(input.region))
         factor = min(self.scaling.sent[0] / part.width, self.scaling.sent[1] / part.height)
         size = max(1, int(part.width * factor)), max(1, int(part.height * factor))

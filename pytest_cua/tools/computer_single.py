@@ -13,7 +13,7 @@ from typing import Any
 
 from anthropic.tools import ToolError
 
-from pytest_cua.tools.around import Live, Recorded
+from pytest_cua.tools.around import LOOKS, Live, Recorded
 from pytest_cua.tools.computer import FIELDS, ComputerToolset
 from pytest_cua.tools.plain import Calls, PlainTool, Result
 from pytest_cua.trace import Action
@@ -100,7 +100,7 @@ class SingleComputer(PlainTool):
     def show(self, action: Action) -> None:
         """Take the screenshot that goes with the result; one that looked has its own."""
         assert self._computer is not None
-        if action.name != "cursor_position" and action.screen is None:
+        if action.name not in LOOKS:
             self._picture = self._computer.live.picture(action, *self._computer.shown())
 
     def result(self, done: Result, action: Action) -> Result:

@@ -161,8 +161,11 @@ def test_a_recorded_file_that_did_not_exist() -> None:
         lambda d: d.launch("x").output(),
         lambda d: d.launch("x").returncode,
         lambda d: d.launch("x").pid,
+        lambda d: d.root,
+        lambda d: d.start_shell(),
+        lambda d: d.find_shell(None),
     ],
-    ids=[str(number) for number in range(16)],
+    ids=[str(number) for number in range(19)],
 )
 def test_what_was_not_recorded_needs_the_application(touch: Callable[[RecordedDesktop], object]) -> None:
     with pytest.raises(NeedsApplication, match="needs the application"):
@@ -182,5 +185,5 @@ def test_both_desktops_have_the_same_surface() -> None:
         return {name for name in dir(cls) if not name.startswith("_")}
 
     instance_only = {"name", "size", "config", "display", "home", "home_inside", "isolation", "keyboard", "pointer"}
-    assert surface(Desktop) - surface(RecordedDesktop) == {"start"}
+    assert surface(Desktop) - surface(RecordedDesktop) == {"start", "attach"}
     assert surface(RecordedDesktop) - surface(Desktop) <= instance_only

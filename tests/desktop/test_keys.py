@@ -37,6 +37,21 @@ from pytest_cua.errors import BadArgument
         ("kp_enter", "KP_Enter"),
         ("Caps Lock", "Caps_Lock"),
         ("tab", "Tab"),
+        ("page down", "Page_Down"),
+        ("Arrow Up", "Up"),
+        ("left shift", "Shift_L"),
+        ("ShiftRight", "Shift_R"),
+        ("rctrl", "Control_R"),
+        ("command", "Super_L"),
+        ("windows", "Super_L"),
+        ("equals", "equal"),
+        ("BackQuote", "grave"),
+        ("openbracket", "bracketleft"),
+        ("question mark", "question"),
+        ("Numpad7", "KP_7"),
+        ("numpad enter", "KP_Enter"),
+        ("Digit4", "4"),
+        ("KeyQ", "q"),
         ("\n", "Return"),
         ("\t", "Tab"),
     ],
@@ -45,8 +60,17 @@ def test_names_are_case_insensitive_and_have_aliases(text: str, expected: str) -
     keysym = getattr(XK, f"XK_{expected}")
     assert keysym
     assert keys.keysym(text) == keysym
-    if " " not in text:
-        assert keys.chords(text) == [[keysym]]
+    assert keys.chords(text) == [[keysym]]
+
+
+def test_every_other_name_is_that_of_a_key() -> None:
+    for name, meant in (keys._ALIASES | keys._MODIFIERS).items():
+        assert keys.keysym(name) == XK.string_to_keysym(meant) != 0, name
+
+
+def test_the_names_of_keysyms() -> None:
+    names = [keys.name(keys.keysym(text)) for text in ("a", "é", "€", "pgdn", "enter", "ctrl", "XF86Back")]
+    assert names == ["a", "é", "€", "Page_Down", "Return", "Control_L", "XF86_Back"]
 
 
 @pytest.mark.parametrize(
@@ -55,6 +79,7 @@ def test_names_are_case_insensitive_and_have_aliases(text: str, expected: str) -
         ("a", [ord("a")]),
         ("A", [ord("A")]),
         ("é", [0xE9]),
+        ("e\u0301", [0xE9]),
         ("€", [0x010020AC]),
         ("😀", [0x0101F600]),
         ("U20AC", [0x010020AC]),
@@ -79,6 +104,8 @@ def test_characters_and_combinations(text: str, expected: list[int]) -> None:
 
 def test_several_are_separated_by_spaces() -> None:
     assert keys.chords("ctrl+a Delete") == [[XK.XK_Control_L, ord("a")], [XK.XK_Delete]]
+    assert keys.chords("Up Down") == [[XK.XK_Up], [XK.XK_Down]]
+    assert keys.chords("shift Left") == [[XK.XK_Shift_L], [XK.XK_Left]]
 
 
 @pytest.mark.parametrize(
@@ -89,6 +116,9 @@ def test_several_are_separated_by_spaces() -> None:
         ("ctrl-s", "ctrl+s"),
         ("Escpe", "Escape"),
         ("hello", "type()"),
+        ("NoSymbol", "type()"),
+        ("VoidSymbol", "type()"),
+        ("cotnrol", "control"),
         ("ctrl+", "plus"),
         ("", "name"),
         ("  ", "space"),
@@ -111,6 +141,12 @@ def test_modifiers(given: object) -> None:
 @pytest.mark.parametrize("given", ["", (), None])
 def test_no_modifiers(given: object) -> None:
     assert keys.modifiers(given) == []
+
+
+def test_a_modifier_that_is_nearly_right_is_suggested() -> None:
+    with pytest.raises(BadArgument) as caught:
+        keys.modifiers("shft")
+    assert "did you mean shift?" in caught.value.hints
 
 
 @pytest.mark.parametrize("given", ["a", "shift+", "shft"])

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -90,14 +91,19 @@ def test_a_killed_holder_takes_everything_with_it(isolation: str) -> None:
     assert leftovers(desktop.display, desktop.home.parent) == []
 
 
-def test_the_next_start_removes_what_a_killed_holder_and_runner_left() -> None:
-    runner, holder, display, root = start_runner("auto")
-    os.kill(holder, signal.SIGKILL)
-    os.kill(runner.pid, signal.SIGKILL)
-    end_runner(runner)
-    assert leftovers(display, root)
-    Desktop.start().close()
-    assert leftovers(display, root) == []
+def test_the_next_start_removes_what_a_killed_holder_and_runner_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    with tempfile.TemporaryDirectory(
+        prefix="cua-own-", dir="/tmp"
+    ) as own:  # else another worker's start may come first
+        monkeypatch.setenv("TMPDIR", own)
+        monkeypatch.setattr(tempfile, "tempdir", own)
+        runner, holder, display, root = start_runner("auto")
+        os.kill(holder, signal.SIGKILL)
+        os.kill(runner.pid, signal.SIGKILL)
+        end_runner(runner)
+        assert leftovers(display, root)
+        Desktop.start().close()
+        assert leftovers(display, root) == []
 
 
 def test_an_abandoned_directory_is_told_from_one_in_use(desktop: Desktop) -> None:
