@@ -7,6 +7,7 @@ from typing import Any
 from anthropic.tools import ToolError
 
 from pytest_cua.tools.around import Live, Recorded
+from pytest_cua.tools.edit import EDITORS, Editor
 from pytest_cua.tools.plain import Calls, PlainTool, Result
 from pytest_cua.trace import Action
 
@@ -17,8 +18,6 @@ def session_of(name: str, desktop: Any) -> Any:
         from pytest_cua.tools.bash import Bash
 
         return Bash(desktop)
-    from pytest_cua.tools.edit import Editor
-
     return Editor(desktop)
 
 
@@ -60,13 +59,13 @@ class EditorTool(PlainTool):
     def __init__(self, version: str, session: Any, around: Live | Recorded, calls: Calls, **more: Any) -> None:
         super().__init__(around, calls, **more)
         self._version = version
-        self._session = session
+        self._editor = Editor(session.desktop, version=version) if session is not None else None
 
     def to_dict(self) -> Any:
         """Its definition."""
-        is_new = self._version in ("text_editor_20250429", "text_editor_20250728")
-        return {"type": self._version, "name": "str_replace_based_edit_tool" if is_new else "str_replace_editor"}
+        return {"type": self._version, "name": EDITORS[self._version].name}
 
     def work(self, action: Action) -> Result:
         """View or change a file."""
-        return str(self._session.call(action.input))
+        assert self._editor is not None
+        return self._editor.call(action.input)
