@@ -188,7 +188,9 @@ class Live:
         except (BadArgument, NotDelivered, ToolError) as error:
             action.is_error = True
             action.text = error.message if isinstance(error, CuaError) else str(error)
-            return ToolError(str(error))
+            told = ToolError(str(error))
+            told.__cause__ = error
+            return told
 
     def _after(self, action: Action, show: Callable[[], None]) -> None:
         if action.name in LOOKS or action.is_error:

@@ -25,7 +25,7 @@ class Computer:
     """The members of Claude's computer toolset, called by the test itself: the same executor, limits and waiting.
 
     Coordinates are pixels of the screen. Each method returns once the screen is still. What cannot be meant so raises
-    `BadArgument`, before anything is done.
+    `BadArgument`, before anything is done; input that reached no window, `NotDelivered`.
 
     Args:
         desktop: Where.
@@ -148,8 +148,8 @@ class Computer:
         fields = SimpleNamespace(**{**dict.fromkeys(FIELDS), **given})
         try:
             return str(self._toolset.live.act(action, lambda: self._toolset.member(action, fields)))
-        except ToolError as error:
-            raise BadArgument(str(error)) from None
+        except ToolError as error:  # as Claude would read it
+            raise error.__cause__ or error from None
         except Abort as abort:
             raise abort.error from abort.__cause__
 

@@ -18,7 +18,8 @@ from pytest_cua.desktop.waiting import wait_for
 KINDS: Final[dict[str, list[str]]] = {
     "ascii": [chr(code) for code in range(32, 127)],
     "accents": list("äöüßÄÖÜéèêëñçøåæœžščřłąęőşğıİ€’“”…–—"),
-    "scripts": list("ЖдяЩюαβγΩψאבגשعربيहिन्दीไทยกขค"),
+    # vowel signs stay with their letters: after a flag, Chromium's own caret goes to the wrong side of one
+    "scripts": [*"ЖдяЩюαβγΩψאבגשعربيไทยกขค", "हि", "न्दी"],
     "cjk": [chr(code) for code in range(0x4E00, 0x9FA0, 41)] + list("かなカナ한국어。、「」"),
     "emoji": list("😀🎉🐍🚀❤☃✔🧪🥨🦊"),
     "emoji sequences": ["👩‍👩‍👧‍👦", "👩🏽‍🚀", "👍🏿", "🇩🇪", "🇯🇵", "❤️", "1️⃣", "🏳️‍🌈"],

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from pytest_cua.model import ModelInfo
+
 SINGLE = """
 def add_line(request):
     assert request.tools[0]["type"] == VERSION, request.tools[0]
@@ -208,23 +210,18 @@ SCRIPT = {"": looks}
 
 
 @pytest.mark.parametrize(
-    ("module", "name", "limit", "message"),
+    ("place", "limit", "message"),
     [
-        ("cassette.recorder", "MAX_REQUEST", 2000, "The next request of this step would hold 1 pictures of"),
-        ("tools.around", "MAX_PICTURE", 3000, ""),
-        ("model", "UNKNOWN_MODEL", 2, "Claude has been shown 2 pictures in this step"),
+        ("cassette.recorder.MAX_REQUEST", 2000, "The next request of this step would hold 1 pictures of"),
+        ("tools.around.MAX_PICTURE", 3000, ""),
+        ("model.UNKNOWN_MODEL", 2, "Claude has been shown 2 pictures in this step"),
     ],
 )
 def test_the_limits_of_the_api_are_kept(
-    project: Any, monkeypatch: pytest.MonkeyPatch, module: str, name: str, limit: int, message: str
+    project: Any, monkeypatch: pytest.MonkeyPatch, place: str, limit: int, message: str
 ) -> None:
-    import importlib
-
-    home = importlib.import_module(f"pytest_cua.{module}")
-    if module == "model":
-        monkeypatch.setattr(home, name, home.ModelInfo(max_images=limit))
-    else:
-        monkeypatch.setattr(home, name, limit)
+    value = ModelInfo(max_images=limit) if place.startswith("model.") else limit
+    monkeypatch.setattr(f"pytest_cua.{place}", value)
     project.script(LARGE)
     project.steps(f'cua.do("Look")\n{LOOK}')
     result = project.record("-o", "cua_model=claude-of-tomorrow", "-o", "cua_threads=false")
@@ -236,3 +233,62 @@ def test_the_limits_of_the_api_are_kept(
     assert "image/jpeg" in (project.folder("test_it", "test_it") / "cassette.jsonl").read_text()
     for mode in ("replay", "offline"):
         project.run(f"--cua-mode={mode}").assert_outcomes(passed=1)
+
+
+PARTNERS = """
+def work(request):
+    yield use_tool("bash", command="cd /home/cua && x=7 && printf 'one\\ntwo\\n' > a.txt; echo $x; false")
+    yield [use_tool("bash", command="echo $x $PWD"), use_tool(EDITOR, command="view", path="/home/cua/a.txt")]
+    yield use_tool(EDITOR, command="str_replace", path="/home/cua/a.txt", old_str="two", new_str="three")
+    yield use_tool(EDITOR, command="str_replace", path="/home/cua/a.txt", old_str="nine", new_str="ten")
+    yield finish("done")
+
+def again(request):
+    yield use_tool("bash", command="echo still $x")
+    yield finish("done")
+
+SCRIPT = {"Work": work, "Again": again}
+"""
+USES_PARTNERS = """
+cua.do("Work on it")
+cua.do("Again")
+assert cua.desktop.file("a.txt").read_text() == "one\\nthree\\n"
+"""
+
+
+@pytest.mark.parametrize(
+    ("model", "editor"),
+    [
+        ("claude-sonnet-5-5", "str_replace_based_edit_tool"),
+        ("claude-3-5-sonnet-20241022", "str_replace_editor"),
+    ],
+)
+def test_bash_and_the_editor_go_on_from_step_to_step(project: Any, model: str, editor: str) -> None:
+    project.script(f"EDITOR = {editor!r}\n{PARTNERS}")
+    project.steps(USES_PARTNERS.replace("\\\\", "\\"))
+    tools = ["-o", "cua_tools=bash editor", "-o", f"cua_model={model}"]
+    project.record(*tools).assert_outcomes(passed=1)
+    lines = project.lines("test_it", "test_it")
+    assert lines[0]["tools"][1:] == ["bash", "editor"]
+    texts = [line.get("text", "") for line in lines if line["type"] == "action"]
+    assert texts[0].startswith("7\n")  # its status was not 0: an error, with what it wrote
+    assert "status 1" in texts[0]
+    assert texts[1].strip() == "7 /home/cua"
+    assert "still 7" in texts[-1]
+    page = (project.folder("test_it", "test_it") / "steps.md").read_text()
+    assert "a.txt" in page
+    for mode in ("replay", "offline"):
+        project.run(f"--cua-mode={mode}", "-o", "cua_tools=bash editor").assert_outcomes(passed=1)
+
+
+def test_a_command_that_fails_now_is_drift(project: Any) -> None:
+    project.script(
+        "def ls(request):\n    yield use_tool('bash', command='ls a.txt')\n    yield finish('seen')\nSCRIPT = {'': ls}"
+    )
+    body = 'cua.desktop.file({name!r}).write("x")\ncua.do("List")\nassert cua.desktop.windows() == []'
+    project.steps(body.format(name="a.txt"))
+    project.record("-o", "cua_tools=bash").assert_outcomes(passed=1)
+    project.steps(body.format(name="b.txt"))
+    result = project.run("-o", "cua_tools=bash")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*ScreenDrift*bash*this worked while recording and now fails*"])
