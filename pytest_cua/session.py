@@ -33,6 +33,7 @@ from pytest_cua.errors import (
     pytest_command,
     shell_quoted,
 )
+from pytest_cua.versions import TOOLSET, VERSIONS
 
 if TYPE_CHECKING:
     from pytest_cua.agent.cua import Cua, Deck
@@ -437,7 +438,7 @@ class TestState:
         from pytest_cua.trace import Run
 
         model = source.header["model"] if source else self.settings.model
-        version = source.header["tools"][0] if source else computer_version(model, self.settings.computer_tool)
+        version = _computer_version(source) if source else computer_version(model, self.settings.computer_tool)
         header = header_line(
             test=name,
             model=model,
@@ -463,7 +464,7 @@ class TestState:
         self._check_display(cassette, desktop)
         run = Run(test=cassette.header["test"], mode=self.settings.mode)
         client = with_middleware(replay_client(), player)
-        model, version = cassette.header["model"], cassette.header["tools"][0]
+        model, version = cassette.header["model"], _computer_version(cassette)
         return Deck(player, client, model, _threads_of(cassette), version, run, flow=flow)
 
     # ------------------------------------------------------------------ flows
@@ -885,6 +886,12 @@ class FlowRecording:
 
     tape: Any = None
     cassette: Any = None
+
+
+def _computer_version(cassette: Any) -> str:
+    """The version of the computer tool in a recording; one that was imported has no tools, and the newest will do."""
+    tools = cassette.header.get("tools") or ()
+    return str(tools[0]) if tools and tools[0] in VERSIONS else TOOLSET
 
 
 def _tool_name(tool: Any) -> str:

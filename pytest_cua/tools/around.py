@@ -116,6 +116,7 @@ class Live:
             name: value.value if isinstance(value, Secret) else value for name, value in (params or {}).items()
         }
         self._frame: Image.Image | None = None  # that the current action met; after it, the one it left
+        self._is_untouched = False  # by the action that failed
         self._is_watched = listener is not None or check is not None
         self._listener = listener or SilentListener()
         self._check = check
@@ -180,20 +181,20 @@ class Live:
         action.before = self._listener.picture(self._frame)
         action.masked = _boxes(masks_of(self._frame))
 
-    @staticmethod
-    def _result(action: Action, work: Callable[[], Any]) -> Any:
+    def _result(self, action: Action, work: Callable[[], Any]) -> Any:
         """The result of the action, or the `ToolError` that Claude is to read."""
         try:
             return work()
         except (BadArgument, NotDelivered, ToolError) as error:
             action.is_error = True
+            self._is_untouched = not isinstance(error, NotDelivered)  # part of a text may have arrived
             action.text = error.message if isinstance(error, CuaError) else str(error)
             told = ToolError(str(error))
             told.__cause__ = error
             return told
 
     def _after(self, action: Action, show: Callable[[], None]) -> None:
-        if action.name in LOOKS or action.is_error:
+        if action.name in LOOKS or (action.is_error and self._is_untouched):
             action.after = action.before
         else:
             still = self.desktop.wait_until_still(quiet=self._quiet)

@@ -284,7 +284,8 @@ def test_the_shells_own_directory_is_removed_between_two_commands(bash: Bash, de
 
 
 def test_a_shell_that_was_killed_between_two_commands_is_told(bash: Bash) -> None:
-    bash.run("x=1; (until [ -e /tmp/now ]; do sleep 0.01; done; kill -9 $$; rm /tmp/now) & touch /tmp/now")
+    assert bash.run("x=1; rm -f ~/now; (until [ -e ~/now ]; do sleep 0.01; done; kill -9 $$) &").exit_code == 0
+    (bash.desktop.home / "now").touch()
     shell = bash._shell
     assert shell is not None
     eventually(lambda: not shell._is_there())

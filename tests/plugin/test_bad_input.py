@@ -289,7 +289,7 @@ def full(request):
     yield turn(say("This is"), stop_reason="model_context_window_exceeded")
 
 def together(request):
-    request = yield turn(use("key", text="a"), finish("done"))
+    request = yield turn(use("mouse_move", coordinate=[5, 6]), finish("done"))
     error = request.last_error
     request = yield finish("Asked again: " + error)
 
@@ -397,7 +397,7 @@ def test_claude_is_told_how_to_end_and_ends(project: Any) -> None:
         assert cua.do("nudged").text == "It was."
         together = cua.do("together")
         assert together.text.startswith("Asked again: finish_step must be the only tool call of its reply")
-        assert [action.name for action in together.actions] == ["key"]
+        assert [action.name for action in together.actions] == ["mouse_move"]
         assert 'Asked again: ' in cua.do("unsure").text
         assert cua.desktop.windows() == []
         """

@@ -261,7 +261,7 @@ def test_actions_and_turns_are_logged(project: Any) -> None:
     project.script(
         """
 def work(request):
-    yield turn(say("I press a key."), use("key", text="F5"))
+    yield turn(say("I move there."), use("mouse_move", coordinate=[5, 6]))
     yield use("key", text="no-such-key")
     yield finish("Done.")
 
@@ -274,8 +274,8 @@ SCRIPT = {"": work}
         result.assert_outcomes(passed=1)
         result.stdout.fnmatch_lines(
             [
-                "INFO *pytest_cua.steps:* step 1, turn 1: I press a key.",
-                "INFO *pytest_cua.actions:* key 'F5'",
+                "INFO *pytest_cua.steps:* step 1, turn 1: I move there.",
+                "INFO *pytest_cua.actions:* mouse_move at 5, 6",
                 "INFO *pytest_cua.actions:* key 'no-such-key': *no-such-key*",
             ]
         )
@@ -322,7 +322,9 @@ def test_a_step_report_shows_what_was_done(project: Any) -> None:
 def test_a_test_may_use_a_desktop_without_any_model(project: Any) -> None:
     project.steps(
         """
-        computer.desktop.file("a.txt").write("1")
+        computer.mouse_move((5, 6))
+        assert computer.cursor_position() == (5, 6)
+        desktop.file("a.txt").write("1")
         assert desktop.file("a.txt").read_text() == "1"
         """,
         arguments="desktop, computer",
