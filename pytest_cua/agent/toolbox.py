@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from anthropic.lib.tools import BetaAsyncBuiltinFunctionTool, BetaAsyncFunctionTool, BetaFunctionTool
 from PIL import Image
 
 from pytest_cua.errors import BadArgument
 from pytest_cua.tools.around import Live, Recorded
 from pytest_cua.tools.computer import ComputerToolset, RecordedComputer
 from pytest_cua.tools.computer_single import SingleComputer
+from pytest_cua.tools.partners import BashTool, EditorTool
 from pytest_cua.tools.plain import Calls, FunctionTool, PlainTool
 from pytest_cua.tools.scaling import Scaling
 from pytest_cua.versions import PARTNERS, TOOLSET, VERSIONS
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -76,8 +75,6 @@ def toolbox(
 def _other(
     tool: Any, around: Live | Recorded, calls: Calls, row: Any, *, partners: Callable[[str], Any], confirm: Any
 ) -> PlainTool:
-    from pytest_cua.tools.partners import BashTool, EditorTool
-
     if tool == "bash":
         return BashTool(row.bash, partners("bash"), around, calls, confirm=confirm)
     if tool == "editor":
@@ -92,8 +89,6 @@ def check_tool(tool: Any) -> None:
     Raises:
         BadArgument: It is none.
     """
-    from anthropic.lib.tools import BetaAsyncBuiltinFunctionTool, BetaAsyncFunctionTool, BetaFunctionTool
-
     if tool in PARTNERS or isinstance(tool, BetaFunctionTool):
         return
     if isinstance(tool, BetaAsyncFunctionTool | BetaAsyncBuiltinFunctionTool):
